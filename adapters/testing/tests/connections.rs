@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::Visited;
 use bolide_engine::app::Language;
-use bolide_testing::pages;
 use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
+use bolide_testing::pages;
 use bolide_testing::replies::{Reply, replies};
 use bolide_testing::streaming::TestStreams;
 use nix::sys::socket::{setsockopt, sockopt};

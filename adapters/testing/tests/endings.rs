@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
 use bolide_engine::app::Language;
-use bolide_testing::pages;
 use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{Client, HTTP, Harness, log, settings};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
+use bolide_testing::pages;
 use bolide_testing::streaming::TestStreams;
 
 /// Bytes that the worker's socket takes if it should be full soon.

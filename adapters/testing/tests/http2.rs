@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_contract::message::Order;
 use bolide_engine::app::Language;
-use bolide_testing::pages::stream;
 use bolide_testing::gates::Events;
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::http2::*;
 use bolide_testing::language::TestLanguage;
+use bolide_testing::pages::stream;
 use bolide_testing::streaming::TestStreams;
 
 fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut worker: Harness<L>) {

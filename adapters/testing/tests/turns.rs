@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::app::Language;
-use bolide_testing::pages;
 use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::language::TestLanguage;
+use bolide_testing::pages;
 use bolide_testing::streaming::TestStreams;
 
 /// Bytes that the worker's socket takes if it should be full soon.

@@ -17,7 +17,6 @@ mod streaming;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;
@@ -351,7 +350,7 @@ impl<A: App> Connection<A> {
         let body = self.exchange.body_timeout().filter(|_| !worker.is_stopping());
         let until_ms = if let Some(body_timeout) = body {
             body_timeout.shorten(DRAIN_ARRIVAL_MS, now_ms);
-            body_timeout.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
+            body_timeout.until_ms().min(worker.availability.mercy_ends_ms())
         } else if self.is_arriving() {
             when_ms
         } else {

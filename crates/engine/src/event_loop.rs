@@ -37,7 +37,7 @@ use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_or_leave};
 use crate::event_loop::descriptors::log_lost_descriptors;
-use crate::event_loop::draining::{End, begin_drain, log_mercy_end, log_stream_end};
+use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end};
 use crate::event_loop::handing_over::{give_up_rested, move_rest};
 use crate::event_loop::moving::{drop_moved_leftovers, take_moved};
 use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
@@ -340,7 +340,7 @@ impl<L: Language> Shared<L> {
     /// A draining worker keeps an idle connection only for a short time.
     pub(crate) fn limit_time(&self, connection: &mut Connection<L::App>, housekeeping: &mut Housekeeping) {
         if self.worker.is_draining() && connection.is_idle() {
-            connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+            connection.deadline_ms = connection.deadline_ms.min(idle_until_ms(&self.worker, connection.has_served()));
         } else if self.worker.is_draining() {
             connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
         }
@@ -384,7 +384,7 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn run_signal_handlers(&self, app: &mut AppThread<L::App>) {
         if app.enter().interrupted() == ControlFlow::Break(()) {
-            self.worker.leaving.store(true, Relaxed);
+            self.worker.availability.ask_to_leave();
         }
     }
 
@@ -416,7 +416,7 @@ impl<L: Language> Shared<L> {
         if !state.housekeeping.pauses.is_empty() {
             end_pauses(self, &mut state.connections, &mut state.housekeeping, thread);
         }
-        let leaves = self.worker.leaving.load(Relaxed);
+        let leaves = self.worker.availability.is_asked_to_leave();
         if leaves && !self.worker.is_draining() {
             begin_drain(self, state, if self.has_other_workers() { End::Replaced } else { End::Alone });
         }
@@ -434,11 +434,11 @@ impl<L: Language> Shared<L> {
             }
             self.report(|row, pid| Report::Worn { row, pid });
         }
-        if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
+        if !housekeeping.mercy_is_over && self.worker.availability.mercy_ends_ms() <= now {
             housekeeping.mercy_is_over = true;
             log_mercy_end(self, connections);
         }
-        if !housekeeping.streams_have_ended && self.worker.streams_end_ms.load(Relaxed) <= now {
+        if !housekeeping.streams_have_ended && self.worker.availability.streams_end_ms() <= now {
             housekeeping.streams_have_ended = true;
             log_stream_end(self, connections);
         }

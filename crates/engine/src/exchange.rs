@@ -3,6 +3,7 @@
 //! It does not know about sockets or readiness: answers go through a [`crate::response::ResponseWriter`], and input is passed in.
 //! The thread that serves the connection runs it.
 
+pub mod availability;
 pub mod context;
 pub mod dispatch;
 mod finishing;

@@ -5,6 +5,7 @@
 //! slow client; beyond that the application's iterator is suspended. It does not know about languages, sockets, or the log.
 //! Worker threads run it.
 
+mod body;
 pub mod buffers;
 pub mod compression;
 pub mod fields;
@@ -24,15 +25,14 @@ use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use bolide_routes::Store;
 
+use crate::response::body::{Body, BodyLeft};
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
 use crate::response::notes::Notes;
-use crate::response::own_chunks::OwnChunks;
 use crate::response::storing::AnswerStore;
 use crate::scheduling::phases::Moment;
 use crate::services::SharedCaches;
-use crate::sockets::body_file::{BodyFile, Queue};
 pub use writer::ResponseWriter;
 
 /// Bytes that are buffered for a slow client before the application's iterator is suspended.
@@ -65,27 +65,6 @@ pub enum Stage {
     Body,
     /// The answer is complete, sent or not.
     Done,
-}
-
-/// Trailer fields behind the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Trailers {
-    None,
-    /// They follow the end of the body.
-    Announced,
-    /// The body has ended.
-    Begun,
-}
-
-/// The rest of the body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BodyLeft {
-    /// The number of bytes that remain of the announced length.
-    Length(u64),
-    /// The length of the body is unknown.
-    Unknown,
-    /// HEAD, 1xx, 204, 304: the body that the application sends is counted and discarded.
-    Discard,
 }
 
 /// The result of pushing a part of the body.
@@ -125,24 +104,10 @@ pub struct Response {
     stage: Stage,
     head: ResponseHead,
     encoder: ResponseEncoder,
-    left: BodyLeft,
     terms: Terms,
-    /// The application has violated its own Content-Length.
-    overrun: bool,
-    short: bool,
-    /// The decoder of a body that the application has framed itself; `None`, as nearly always: it has not.
-    own_chunks: Option<Box<OwnChunks>>,
-    /// How the application violated its own framing, as the rest of a sentence.
-    chunk_fault: Option<&'static str>,
-    trailers: Trailers,
-    /// A file that is sent after the buffered data, and the parts that follow it. Boxed, because few answers have them and idle
-    /// connections should be small.
-    file: Option<Box<BodyFile>>,
-    queue: Option<Box<Queue>>,
+    pub(crate) body: Body,
     /// If the application may name a file instead of a body: the data needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
-    /// The body is a file that the application has named: the application's own body is discarded.
-    file_replaces_body: bool,
     /// The filter that changes this answer; `None` for none.
     filter: Option<Box<ResponseFilter>>,
     /// Names and values of fields of the request's identity.
@@ -150,12 +115,8 @@ pub struct Response {
     /// The items that this answer becomes; `None` for none.
     store: Option<Box<AnswerStore>>,
     pub(crate) notes: Notes,
-    /// For the log: bytes of the head, bytes of the body.
+    /// For the log: bytes of the head.
     pub head_bytes: u64,
-    pub body_bytes: u64,
-    pub sent_file: bool,
-    /// Like `sent_file`, for a small file whose content is in memory.
-    pub sent_content: bool,
 }
 
 impl Response {
@@ -165,7 +126,6 @@ impl Response {
             stage: Stage::Fresh,
             head: ResponseHead::default(),
             encoder: ResponseEncoder::new(wire),
-            left: BodyLeft::Unknown,
             terms: Terms {
                 wire,
                 head_only: false,
@@ -174,23 +134,13 @@ impl Response {
                 may_cork: false,
                 date_line: [b' '; 37],
             },
-            overrun: false,
-            short: false,
-            own_chunks: None,
-            chunk_fault: None,
-            trailers: Trailers::None,
-            file: None,
-            queue: None,
+            body: Body::new(),
             x_sendfile: None,
-            file_replaces_body: false,
             filter: None,
             own_fields: Vec::new(),
             store: None,
             notes: Notes::default(),
             head_bytes: 0,
-            body_bytes: 0,
-            sent_file: false,
-            sent_content: false,
         }
     }
 
@@ -202,7 +152,7 @@ impl Response {
             let content_type = self.head.value(b"content-type");
             times.is_event_stream = content_type.is_some_and(|value| value.starts_with(b"text/event-stream"));
         }
-        self.left = left;
+        self.body.left = left;
         self.head_bytes = head_bytes;
         self.stage = Stage::Body;
     }
@@ -212,17 +162,8 @@ impl Response {
         self.head.lend(buffer);
         self.encoder = ResponseEncoder::new(terms.wire);
         self.terms = terms;
-        self.drop_files();
-        self.sent_file = false;
-        self.sent_content = false;
-        self.body_bytes = 0;
-        self.overrun = false;
-        self.short = false;
-        self.chunk_fault = None;
-        self.trailers = Trailers::None;
+        self.body.begin();
         self.x_sendfile = None;
-        self.file_replaces_body = false;
-        self.left = BodyLeft::Unknown;
         self.filter = None;
         self.own_fields.clear();
         self.store = None;
@@ -304,7 +245,7 @@ impl Response {
                 if self.head.content_length.is_some_and(|before| before != length) {
                     return Err("it occurs twice, with different values");
                 }
-                if self.own_chunks.is_some() || self.head.content_length.replace(length).is_some() {
+                if self.body.own_chunks.is_some() || self.head.content_length.replace(length).is_some() {
                     return Ok(());
                 }
             }
@@ -348,7 +289,7 @@ impl Response {
 
     /// The head has been sent, the length of the body is unknown, and the body has not ended.
     pub fn is_endless(&self) -> bool {
-        self.stage == Stage::Body && self.left == BodyLeft::Unknown
+        self.stage == Stage::Body && self.body.left == BodyLeft::Unknown
     }
 
     /// Sets the length of the body, if the application has not set it and the adapter knows it.
@@ -357,7 +298,7 @@ impl Response {
         if self.terms.head_only && length == 0 {
             return;
         }
-        let is_unknown = self.head.content_length.is_none() && self.own_chunks.is_none();
+        let is_unknown = self.head.content_length.is_none() && self.body.own_chunks.is_none();
         if self.stage == Stage::Head && is_unknown && !self.is_bodiless_status() {
             self.head.set_length(length);
         }
@@ -380,7 +321,7 @@ impl Response {
 
     /// Whether a part of a file waits to be sent.
     pub fn has_file(&self) -> bool {
-        self.file.is_some()
+        self.body.file.is_some()
     }
 
     /// Whether the client may send another request on the connection, because it has not announced the end.
@@ -400,36 +341,13 @@ impl Response {
 
     /// How the application violated its own Content-Length or chunks, as the rest of a sentence.
     pub(crate) fn broken_promise(&self) -> Option<&'static str> {
-        if self.terms.head_only {
-            None
-        } else if self.chunk_fault.is_some() {
-            self.chunk_fault
-        } else if self.overrun {
-            Some("is longer than its Content-Length; the rest was cut")
-        } else if self.short {
-            Some("is shorter than its Content-Length; closing the connection")
-        } else {
-            None
-        }
-    }
-
-    /// Drops the files that have not been sent.
-    fn drop_files(&mut self) {
-        self.file = None;
-        self.queue = None;
-    }
-
-    /// The number of bytes in files and queued parts, which follow the buffered data.
-    fn to_come(&self) -> u64 {
-        let of_file = |part: &Option<Box<BodyFile>>| part.as_ref().map_or(0, |part| part.left);
-        let queued = self.queue.iter().flat_map(|queue| queue.0.iter());
-        of_file(&self.file) + queued.map(|later| later.before.len() as u64 + of_file(&later.file)).sum::<u64>()
+        if self.terms.head_only { None } else { self.body.broken_promise() }
     }
 
     fn forget_head(&mut self) {
         self.stage = Stage::Fresh;
         self.head.clear();
-        self.own_chunks = None;
+        self.body.own_chunks = None;
         if let Some(x_sendfile) = &mut self.x_sendfile {
             x_sendfile.named = None;
         }

@@ -8,17 +8,15 @@
 mod deadline;
 mod room_wait;
 mod stream_link;
+mod streams;
+mod turns;
 mod urgency;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::http2::{ErrorCode, Http2, Http2Error, Http2Event};
-use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts};
-use bolide_protocol::{Fault, Span};
-
-use nix::sys::eventfd::EventFd;
+use bolide_protocol::session::HeadParts;
 
 use crate::exchange::worker::Worker;
 use crate::scheduling::clock::precise_us;
@@ -27,29 +25,16 @@ use crate::scheduling::held_answers::{HeldAnswers, Holding};
 use crate::sockets::socket::Read;
 use crate::sockets::transport::Transport;
 use deadline::{Deadline, Facts};
+use room_wait::Bells;
 pub use stream_link::StreamLink;
+pub use streams::Arrival;
+use streams::Streams;
+pub use turns::Call;
+use turns::Turns;
 pub use urgency::Ranks;
 
 /// Bytes of frames that wait for a client, over all streams of its connection. Beyond this their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
-
-/// Maximum number of requests of a connection that begin before others have their turn. After slow ones it shrinks to the number
-/// of threads, but not below two.
-const MAX_BATCH: usize = 32;
-const MIN_BATCH: usize = 2;
-
-/// A batch that took longer than this many microseconds halves the next one.
-const BATCH_US: u64 = 1_000;
-
-/// An answer within this many microseconds of the one before it was quick.
-const HOLD_US: u64 = 200;
-
-/// After this many quick answers, the next one waits for those of the other requests of its batch, so that they are sent
-/// together. None waits while application code runs ([`HeldAnswers`]): these are answers of files and routes.
-const QUICK_ANSWERS: u32 = 16;
-
-/// How often the streams of a connection may ask for its turn before it must queue behind all others, at the poll.
-const MAX_CALLS: u32 = 4;
 
 /// A connection as its streams share it.
 pub struct SharedMultiplexer {
@@ -61,19 +46,8 @@ pub struct Multiplexer {
     pub transport: Transport,
     pub session: Http2,
     limits: HeadLimits,
-    /// The open streams, by number.
-    streams: Vec<StreamEntry>,
-    /// Requests that wait to become connections.
-    arrived: Vec<Arrival>,
-    /// Streams that wait until waiting bytes were sent, in the order in which they began to wait.
-    blocked: Vec<u32>,
-    /// Streams that wait for the client's flow-control windows.
-    starved: Vec<u32>,
-    /// Streams with events.
-    woken: Vec<u32>,
-    /// Other threads may read and send for the connection while one waits for room. `bells` notify the waiting threads.
-    has_threads: bool,
-    bells: Vec<Arc<EventFd>>,
+    streams: Streams,
+    turns: Turns,
     /// Name of the connection that has the socket.
     pub key: Key,
     /// Bytes that were read and not processed yet.
@@ -82,16 +56,6 @@ pub struct Multiplexer {
     is_dirty: bool,
     is_held: bool,
     held_answers: Arc<HeldAnswers>,
-    /// More requests are here than began in this turn.
-    has_rest: bool,
-    batch: usize,
-    batch_least: usize,
-    /// Its turn was asked for, and has not come yet.
-    is_called: bool,
-    calls: u32,
-    /// When the last answer was complete, or the batch began, in microseconds.
-    marked_us: u64,
-    quick_answers: u32,
     /// The client's violation of HTTP/2.
     fault: Option<Http2Error>,
     /// The poll has reported that the client sends no more: reading must continue to the end of stream.
@@ -102,17 +66,6 @@ pub struct Multiplexer {
     /// Since the last look at the deadline, bytes were sent to the client, or received bytes were processed.
     has_sent: bool,
     has_understood: bool,
-}
-
-/// When a connection has the turn that a stream asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
-    /// Another stream has asked already.
-    Made,
-    /// Behind the connections that have events now.
-    Next,
-    /// Behind all others, at the poll.
-    Last,
 }
 
 /// The shutdown of a connection by a draining worker (RFC 9113 section 6.8).
@@ -128,59 +81,11 @@ pub enum Goaway {
     Final,
 }
 
-/// A stream, from its request's head to the end of its answer.
-struct StreamEntry {
-    number: u32,
-    /// Name of the stream's connection, once it has one.
-    key: Option<Key>,
-    /// The body as received.
-    inbound: Vec<u8>,
-    /// The body is passed on in chunks, as its length is unknown.
-    is_chunked: bool,
-    /// The bytes are another protocol's, and the client's end of the stream is its end.
-    is_tunnel: bool,
-    has_ended: bool,
-    /// The client has cancelled its request.
-    is_reset: bool,
-    /// Bytes of the answer that were accepted.
-    sent_bytes: u64,
-}
-
 /// The start of an HTTP/2 connection.
 pub struct Beginning {
     pub session: Http2,
     /// The request that asked for the upgrade.
     pub upgraded: Option<Arrival>,
-}
-
-/// A request whose head is complete, or the fault in it.
-pub struct Arrival {
-    pub number: u32,
-    /// It asks for another protocol (RFC 8441).
-    pub is_tunnel: bool,
-    pub request: Result<(HeadEvent, HeadParts), Fault>,
-}
-
-/// RFC 8441 section 4: a server that does not know the protocol answers 501.
-const UNKNOWN_PROTOCOL: Fault = Fault::new(501, "The only protocol for an extended CONNECT is websocket.");
-
-impl Arrival {
-    /// `protocol` is the protocol that an extended CONNECT asks for, a span of the head's bytes.
-    pub fn new(number: u32, mut head: HeadEvent, mut parts: HeadParts, protocol: Option<Span>) -> Arrival {
-        let is_known = protocol.is_none_or(|name| name.of(&parts.bytes) == b"websocket");
-        if matches!(head.bytes, HeadBytes::Parts) {
-            head.bytes = HeadBytes::Own(std::mem::take(&mut parts.bytes));
-        }
-        if protocol.is_some() {
-            // The bytes that follow are the other protocol's.
-            head.body = Framing::None;
-        }
-        Arrival {
-            number,
-            is_tunnel: protocol.is_some(),
-            request: if is_known { Ok((head, parts)) } else { Err(UNKNOWN_PROTOCOL) },
-        }
-    }
 }
 
 /// The result of reading from a client.
@@ -220,30 +125,17 @@ impl Multiplexer {
         (key, deadline_ms): (Key, u64),
         input: Vec<u8>,
     ) -> Arc<SharedMultiplexer> {
-        let batch_least = worker.slots.len().clamp(MIN_BATCH, MAX_BATCH);
         let multiplexer = Multiplexer {
             transport,
             session,
             limits: worker.head_limits,
-            streams: Vec::new(),
-            arrived: Vec::new(),
-            blocked: Vec::new(),
-            starved: Vec::new(),
-            woken: Vec::new(),
-            has_threads: !worker.has_one_thread,
-            bells: Vec::new(),
+            streams: Streams::new(Bells::new(!worker.has_one_thread)),
+            turns: Turns::new(worker.slots.len()),
             key,
             input,
             is_dirty: false,
             is_held: false,
             held_answers: worker.held_answers.clone(),
-            has_rest: false,
-            batch: batch_least,
-            batch_least,
-            is_called: false,
-            calls: 0,
-            marked_us: 0,
-            quick_answers: 0,
             fault: None,
             peer_has_ended: false,
             goaway: Goaway::Unsent,
@@ -284,20 +176,16 @@ impl Multiplexer {
 
     /// The connection that has the socket needs a turn: streams have work for it.
     pub fn wants_turn(&mut self) -> bool {
-        self.is_dirty || self.has_rest || !self.woken.is_empty() || !self.session.output().is_empty() || self.may_go_on_sending()
+        self.is_dirty
+            || self.turns.has_rest
+            || self.streams.has_woken()
+            || !self.session.output().is_empty()
+            || self.may_go_on_sending()
     }
 
     /// A stream asks for the connection's turn, unless it was asked for already. `must_wait`: others come first in any case.
     pub fn call(&mut self, must_wait: bool) -> Call {
-        if std::mem::replace(&mut self.is_called, true) {
-            return Call::Made;
-        }
-        self.calls += 1;
-        if self.calls <= MAX_CALLS && !must_wait && !self.transport.turn_is_over() {
-            return Call::Next;
-        }
-        self.calls = 0;
-        Call::Last
+        self.turns.call(must_wait || self.transport.turn_is_over())
     }
 
     /// There is more to send, which waits only for the next turn.
@@ -307,15 +195,9 @@ impl Multiplexer {
 
     /// Begins a turn: the other connections have had theirs.
     pub fn begin_turn(&mut self) {
-        self.is_called = false;
         self.transport.begin_turn();
         self.transport.is_full = false;
-        let now_us = precise_us();
-        if std::mem::take(&mut self.has_rest) {
-            let is_quick = now_us.saturating_sub(self.marked_us) < BATCH_US;
-            self.batch = if is_quick { (self.batch * 2).min(MAX_BATCH) } else { (self.batch / 2).max(self.batch_least) };
-        }
-        self.marked_us = now_us;
+        self.turns.begin(precise_us());
         self.flush();
     }
 
@@ -332,8 +214,8 @@ impl Multiplexer {
             if let Some(fault) = self.fault {
                 return Pumped::Fault(fault);
             }
-            if self.has_rest || self.is_behind() {
-                self.has_rest |= !self.input.is_empty();
+            if self.turns.has_rest || self.is_behind() {
+                self.turns.has_rest |= !self.input.is_empty();
                 return Pumped::Rest;
             }
             if !may_read(0) {
@@ -363,7 +245,7 @@ impl Multiplexer {
                     // An edge-triggered poll reports bytes that arrive after a read that did not fill the buffer.
                     if !is_full
                         && self.fault.is_none()
-                        && !self.has_rest
+                        && !self.turns.has_rest
                         && !self.peer_has_ended
                         && !self.transport.peer_has_closed()
                     {
@@ -378,8 +260,8 @@ impl Multiplexer {
     fn feed(&mut self, bytes: &[u8], parts: &mut HeadParts) -> usize {
         let mut used = 0;
         while self.fault.is_none() {
-            if self.arrived.len() >= self.batch || self.is_behind() {
-                self.has_rest = used < bytes.len();
+            if self.streams.arrived() >= self.turns.batch() || self.is_behind() {
+                self.turns.has_rest = used < bytes.len();
                 break;
             }
             let rest = &bytes[used..];
@@ -394,27 +276,13 @@ impl Multiplexer {
             match event {
                 Http2Event::More => break,
                 Http2Event::Head { stream, head, protocol, .. } => {
-                    let arrival = Arrival::new(stream, head, parts.take_head(), protocol);
-                    self.arrive(arrival);
+                    self.streams.arrive(Arrival::new(stream, head, parts.take_head(), protocol));
                 }
-                Http2Event::Refused { stream, fault } => {
-                    self.arrive(Arrival { number: stream, is_tunnel: false, request: Err(fault) })
-                }
-                Http2Event::Data { stream, range } => self.take_in(stream, &rest[range]),
-                Http2Event::End { stream } => self.end_inbound(stream),
-                Http2Event::Reset { stream, .. } => {
-                    // A request that has no connection yet is dropped.
-                    self.arrived.retain(|arrival| arrival.number != stream);
-                    if let Some(line) = self.entry(stream) {
-                        line.is_reset = true;
-                        // Its bytes were returned to the client's window, so they are not kept either.
-                        line.inbound = Vec::new();
-                        self.woken.push(stream);
-                        self.ring();
-                    }
-                    self.streams.retain(|line| !line.is_reset || line.key.is_some());
-                }
-                Http2Event::Room { stream } => self.wake_starved(stream),
+                Http2Event::Refused { stream, fault } => self.streams.arrive(Arrival::refused(stream, fault)),
+                Http2Event::Data { stream, range } => self.streams.take_in(stream, &rest[range]),
+                Http2Event::End { stream } => self.streams.end_inbound(stream),
+                Http2Event::Reset { stream, .. } => self.streams.reset(stream),
+                Http2Event::Room { stream } => self.streams.wake_starved(stream),
                 Http2Event::Ended => {}
             }
         }
@@ -424,44 +292,7 @@ impl Multiplexer {
 
     /// A request begins.
     pub fn arrive(&mut self, arrival: Arrival) {
-        let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
-        let line = StreamEntry {
-            number: arrival.number,
-            key: None,
-            inbound: Vec::new(),
-            is_chunked,
-            is_tunnel: arrival.is_tunnel,
-            has_ended: false,
-            is_reset: false,
-            sent_bytes: 0,
-        };
-        let place = self.streams.partition_point(|line| line.number < arrival.number);
-        self.streams.insert(place, line);
-        self.arrived.push(arrival);
-    }
-
-    fn take_in(&mut self, number: u32, bytes: &[u8]) {
-        let Some(line) = self.entry(number) else { return };
-        if bytes.is_empty() {
-            return;
-        }
-        if line.is_chunked {
-            line.inbound.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
-            line.inbound.extend_from_slice(bytes);
-            line.inbound.extend_from_slice(b"\r\n");
-        } else {
-            line.inbound.extend_from_slice(bytes);
-        }
-        self.woken.push(number);
-    }
-
-    fn end_inbound(&mut self, number: u32) {
-        let Some(line) = self.entry(number) else { return };
-        line.has_ended = true;
-        if line.is_chunked {
-            line.inbound.extend_from_slice(b"0\r\n\r\n");
-        }
-        self.woken.push(number);
+        self.streams.arrive(arrival);
     }
 
     /// Sends waiting bytes, and wakes streams that have waited for room.
@@ -472,7 +303,7 @@ impl Multiplexer {
         self.transport.send(false);
         self.has_sent |= self.transport.turn_left() < before;
         if self.transport.unsent() <= OUTPUT_BYTES / 2 && !self.transport.is_broken {
-            self.wake_blocked();
+            self.streams.wake_blocked();
         }
         if self.transport.unsent() == 0 && self.streams.is_empty() {
             drop(self.transport.take_buffer());
@@ -497,78 +328,40 @@ impl Multiplexer {
         self.flush();
     }
 
-    /// Bytes were sent: streams that have waited for it continue.
-    fn wake_blocked(&mut self) {
-        if !self.blocked.is_empty() {
-            self.woken.append(&mut self.blocked);
-            self.ring();
-        }
-    }
-
-    /// A window has opened: the stream's, or with 0 the connection's.
-    fn wake_starved(&mut self, stream: u32) {
-        let starved = std::mem::take(&mut self.starved);
-        let (mut woken, starved) = starved.into_iter().partition(|number| stream == 0 || *number == stream);
-        self.starved = starved;
-        self.woken.append(&mut woken);
-        self.ring();
-    }
-
     /// A stream has more to send than there is room for.
     fn note_waiting(&mut self, number: u32) {
-        let waiting = if self.is_behind() { &mut self.blocked } else { &mut self.starved };
-        if !waiting.contains(&number) {
-            waiting.push(number);
-        }
+        let is_behind = self.is_behind();
+        self.streams.note_waiting(number, is_behind);
     }
 
     /// The client has gone, or violates the protocol: wakes all streams with a reset.
     pub fn break_all(&mut self) {
-        self.arrived.clear();
-        self.streams.retain(|line| line.key.is_some());
-        for line in &mut self.streams {
-            line.is_reset = true;
-            self.woken.push(line.number);
-        }
-        self.ring();
+        self.streams.break_all();
     }
 
     /// Takes the names of the connections of streams that have events.
     pub fn take_woken(&mut self) -> Vec<Key> {
-        let mut woken = std::mem::take(&mut self.woken);
-        woken.sort_unstable();
-        woken.dedup();
-        woken.into_iter().filter_map(|number| self.entry(number)?.key).collect()
+        self.streams.take_woken()
     }
 
     pub fn take_arrived(&mut self) -> Vec<Arrival> {
-        std::mem::take(&mut self.arrived)
+        self.streams.take_arrived()
     }
 
     /// The stream has its connection now.
     pub fn name(&mut self, number: u32, key: Key) {
-        if let Some(line) = self.entry(number) {
-            line.key = Some(key);
-        }
+        self.streams.name(number, key);
     }
 
     /// The stream has had its turn and wants another one, behind all other connections.
     pub fn wake_later(&mut self, number: u32) {
-        self.woken.push(number);
-    }
-
-    fn entry(&mut self, number: u32) -> Option<&mut StreamEntry> {
-        let place = self.streams.binary_search_by_key(&number, |line| line.number).ok()?;
-        self.streams.get_mut(place)
+        self.streams.wake_later(number);
     }
 
     /// An answer is complete: its frames wait a moment for others, or are sent immediately. `shared` is this multiplexer.
     fn hold(&mut self, shared: &Arc<SharedMultiplexer>) {
-        let now_us = precise_us();
-        let took_us = now_us.saturating_sub(std::mem::replace(&mut self.marked_us, now_us));
-        self.quick_answers = if took_us < HOLD_US { self.quick_answers.saturating_add(1) } else { 0 };
         self.is_dirty = true;
-        let may_hold = self.quick_answers >= QUICK_ANSWERS && !self.is_behind();
+        let may_hold = self.turns.note_answer(precise_us()) && !self.is_behind();
         let was_held = std::mem::replace(&mut self.is_held, true);
         let entry = || (!was_held).then(|| shared.clone() as Arc<dyn Holding>);
         if !(may_hold && self.held_answers.hold(entry)) {
@@ -589,10 +382,8 @@ impl Multiplexer {
 
     /// The stream's exchange is over. An incomplete answer is reset, as otherwise it would look complete.
     fn end_stream(&mut self, number: u32) {
-        let Ok(place) = self.streams.binary_search_by_key(&number, |line| line.number) else { return };
-        self.streams.remove(place);
-        self.blocked.retain(|blocked| *blocked != number);
-        self.starved.retain(|starved| *starved != number);
-        self.session.reset(number, ErrorCode::INTERNAL_ERROR);
+        if self.streams.end(number) {
+            self.session.reset(number, ErrorCode::INTERNAL_ERROR);
+        }
     }
 }

@@ -3,8 +3,6 @@
 //!
 //! It does not know about the poll or other connections. The thread that runs the worker's loop attends to it.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
@@ -77,8 +75,8 @@ impl<A: App> Connection<A> {
             began_ms,
             head_due_ms: NEVER_MS,
             overdue_ms: most_ms.map_or(NEVER_MS, |most| began_ms + most),
-            mercy_ends_ms: worker.mercy_ends_ms.load(Relaxed),
-            stream_ends_ms: worker.streams_end_ms.load(Relaxed),
+            mercy_ends_ms: worker.availability.mercy_ends_ms(),
+            stream_ends_ms: worker.availability.streams_end_ms(),
         });
         self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
         self.show_phase(&streaming);

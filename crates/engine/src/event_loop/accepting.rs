@@ -66,7 +66,7 @@ pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Resu
 pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
     if let Err(error) = listen(shared, number) {
         complain(shared.worker.number, &format!("can't add a listening socket to epoll; the worker exits: {error}"));
-        shared.worker.leaving.store(true, Relaxed);
+        shared.worker.availability.ask_to_leave();
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
     {
         return;
     }
-    if shared.worker.is_full.load(Relaxed) {
+    if shared.worker.availability.is_full() {
         return pause_until_room(shared, number, &mut state.housekeeping);
     }
     let has_accepted = accept_some(shared, number, state, thread);
@@ -199,7 +199,7 @@ pub(crate) fn end_pauses<L: Language>(
             continue;
         }
         if pause.until_ms == NEVER_MS {
-            match shared.worker.is_full.load(Relaxed) {
+            match shared.worker.availability.is_full() {
                 true => housekeeping.pauses.push(pause),
                 false => listen_or_leave(shared, pause.listener),
             }

@@ -15,8 +15,10 @@ use crate::connection::Connection;
 use crate::event_loop::accepting::leave_listeners;
 use crate::event_loop::moving::{move_all, take_all_moved};
 use crate::event_loop::multiplexing::wake_multiplexed;
-use crate::event_loop::pausing::resume_connections;
+use crate::event_loop::pausing::let_connections_go_on;
 use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::exchange::availability::Service;
+use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::scheduling::body_timeout::DRAIN_ARRIVAL_MS;
 use crate::scheduling::connections::ConnectionTable;
@@ -34,6 +36,10 @@ const STREAM_STOP_MS: u64 = 3_000;
 /// most that each of them adds.
 const WEBSOCKET_LEAVE_MS: u64 = 5_000;
 const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
+
+/// Milliseconds that a draining worker waits, after the last answer, for another request on a connection that was not told
+/// `Connection: close`. Closing immediately would lose a request that is on its way.
+const DRAIN_IDLE_MS: u64 = 2_000;
 
 /// The end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,35 +91,50 @@ fn log_cut_streams(worker: u32, count: u32) {
     complain(worker, &format!("streams still open {seconds} s after the order to stop, closing them: {count}"));
 }
 
+/// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
+/// connection that was answered is closed immediately. A connection that has had no request yet gets the full time, as one may be
+/// on its way.
+pub(crate) fn idle_until_ms(worker: &Worker, has_served: bool) -> u64 {
+    if worker.is_stopping() && has_served { 0 } else { now_ms() + DRAIN_IDLE_MS }
+}
+
 pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
     let at_once = end == End::AtOnce;
-    shared.worker.hands_over.store(end == End::Replaced && shared.queue.is_some(), Relaxed);
+    let how = match end {
+        End::Replaced if shared.queue.is_some() => Service::HandsOver,
+        End::Replaced | End::Alone => Service::Drains,
+        End::AtOnce => Service::Stops,
+    };
     let LeaderState { connections, housekeeping, .. } = &mut *state;
     if !shared.worker.is_draining() && end != End::Replaced {
         // No other worker may be left that would take them from the queue.
         take_all_moved(shared, connections);
     }
-    if !shared.worker.draining.swap(true, Relaxed) {
+    let before = shared.worker.availability.leave(how);
+    if before < Service::HandsOver {
         shared.worker.row.accepting.store(Accepting::No.code(), Relaxed);
-        let was_paused = resume_connections(shared, connections, housekeeping);
         let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
         let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
-        shared.worker.mercy_ends_ms.store(ends_ms, Relaxed);
+        shared.worker.availability.set_mercy_end(ends_ms);
         housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+        let was_paused = before == Service::Paused;
+        if was_paused {
+            let_connections_go_on(shared, connections, housekeeping);
+        }
         let somebody_waits = !was_paused && leave_listeners(shared, connections, housekeeping);
         shared.report(|row, _| Report::Left { row, somebody_waits });
         connections.for_each(|connection| connection.give_up_at(ends_ms));
     }
-    if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
+    if at_once && before != Service::Stops {
         housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
         let ends_ms = now_ms() + STREAM_STOP_MS;
-        shared.worker.streams_end_ms.store(ends_ms, Relaxed);
+        shared.worker.availability.set_streams_end(ends_ms);
         connections.for_each(|connection| connection.end_stream_at(ends_ms));
     }
     let mut leaving = StaggeredClose::new(connections, at_once);
     connections.change_all(|connection| {
         if connection.is_idle() {
-            connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+            connection.deadline_ms = connection.deadline_ms.min(idle_until_ms(&shared.worker, connection.has_served()));
         } else if connection.is_websocket() {
             connection.leave_at(leaving.next_ms(), at_once);
         } else {

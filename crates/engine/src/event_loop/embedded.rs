@@ -227,7 +227,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// Whether the application serves as many requests as it may: then no connection is accepted. The end of that state needs a
     /// turn.
     pub fn set_full(&self, is_full: bool) {
-        if self.shared.worker.is_full.swap(is_full, Relaxed) && !is_full {
+        if self.shared.worker.availability.set_full(is_full) && !is_full {
             self.has_room_again.set(true);
         }
     }
@@ -268,7 +268,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// The application asks for the end of the process. Requests in flight are finished, and a replacement starts in the
     /// meantime.
     pub fn leave(&self) {
-        self.shared.worker.leaving.store(true, Relaxed);
+        self.shared.worker.availability.ask_to_leave();
         self.heartbeat.ask();
     }
 

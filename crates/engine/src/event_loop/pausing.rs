@@ -17,7 +17,7 @@ use crate::scheduling::connections::{ConnectionTable, Key};
 
 /// Begins no request from here on. A draining worker continues, as no other worker could take its connections over.
 pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Housekeeping) {
-    if shared.worker.is_draining() || shared.worker.paused.swap(true, Relaxed) {
+    if !shared.worker.availability.pause() {
         return;
     }
     shared.worker.row.paused.store(1, Relaxed);
@@ -38,21 +38,22 @@ pub(crate) fn end_pause<L: Language>(
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
 ) {
-    if resume_connections(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
+    if !shared.worker.availability.resume() {
+        return;
+    }
+    let_connections_go_on(shared, connections, housekeeping);
+    if !shared.is_held.load(Relaxed) {
         shared.listen_to_all();
         stand_aside(shared, housekeeping);
     }
 }
 
-/// Lets open connections continue. Returns whether they were paused.
-pub(crate) fn resume_connections<L: Language>(
+/// Lets the open connections of a worker that is not paused any more continue.
+pub(crate) fn let_connections_go_on<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &Housekeeping,
-) -> bool {
-    if !shared.worker.paused.swap(false, Relaxed) {
-        return false;
-    }
+) {
     shared.worker.row.paused.store(0, Relaxed);
     let lasted_ms = now_ms().saturating_sub(housekeeping.paused_ms);
     connections.change_all(|connection| {
@@ -65,7 +66,6 @@ pub(crate) fn resume_connections<L: Language>(
     for key in connections.keys(|connection| std::mem::take(&mut connection.is_resting)) {
         connections.note_event(key);
     }
-    true
 }
 
 /// Puts a connection back into the table. A connection that `rests` has an event that the poll has reported already, so it is

@@ -127,11 +127,11 @@ pub(crate) fn longest_wait_ms<L: Language>(shared: &Shared<L>, state: &LeaderSta
     let look = (next_look_ms != NEVER_MS).then(|| (next_look_ms + CLOCK_TICK_MS).saturating_sub(now));
     let tidy = shared.worker.files.and_then(|files| files.tidy_within_ms(now));
     let tidy = tidy.map(|milliseconds| milliseconds.max(TIDY_MS));
-    let mercy_ends_ms = shared.worker.mercy_ends_ms.load(Relaxed);
+    let mercy_ends_ms = shared.worker.availability.mercy_ends_ms();
     let mercy =
         (mercy_ends_ms != u64::MAX && !state.housekeeping.mercy_is_over).then(|| mercy_ends_ms.saturating_sub(now).max(1));
     let log = bolide_log::retry_ms();
-    let streams_end_ms = shared.worker.streams_end_ms.load(Relaxed);
+    let streams_end_ms = shared.worker.availability.streams_end_ms();
     let streams =
         (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended).then(|| streams_end_ms.saturating_sub(now).max(1));
     let memory = state.housekeeping.memory_trim.within_ms(now);

@@ -63,7 +63,7 @@ pub(crate) fn handle_uwsgi_signal<'a, L: Language>(
         counting::count_exception(&thread.slot.tally, FIRST_APPLICATION);
     }
     if outcome == SignalOutcome::FailedFatally {
-        shared.worker.leaving.store(true, Relaxed);
+        shared.worker.availability.ask_to_leave();
     }
     thread.clock.tick();
     let (mut guard, still_leads) = shared.come_back(inside);

@@ -7,17 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Report};
-use bolide_contract::settings::{HeaderMap, Protocol, Settings, Threads};
-use bolide_files::Files;
+use bolide_contract::settings::{Settings, Threads};
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
-use bolide_protocol::http1::head::HeadLimits;
-use bolide_protocol::http1::underscores::Underscores;
 use bolide_scoreboard::ticket_keys::TicketKeys;
 use bolide_scoreboard::{Meters, Recorder, Scoreboard, Slot};
-use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -25,15 +20,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::connection::Connection;
-use crate::exchange::leaks::Leaks;
-use crate::exchange::routing::Rules;
-use crate::exchange::spans::SpanSender;
-use crate::exchange::worker::Worker;
-use crate::logging::access_log::{LineStyle, complain};
-use crate::logging::identity::IdentityRules;
-use crate::logging::peer_warnings::PeerWarnings;
-use crate::logging::route_groups::RouteGroups;
-use crate::request::body::{BodyLimits, BodyStore};
+use crate::exchange::worker::{Worker, WorkerParts};
+use crate::logging::access_log::complain;
 use crate::scheduling::census_times::CensusTimes;
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
@@ -46,14 +34,9 @@ use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::services::{SharedCaches, SharedServices};
-use crate::slow::{SlowRequests, watcher};
-use crate::sockets::client::ClientRules;
+use crate::slow::watcher;
 use crate::sockets::listener::ListeningSocket;
 use crate::uwsgi_signals::SignalPort;
-
-/// Milliseconds that a draining worker waits, after the last answer, for another request on a connection that was not told
-/// `Connection: close`. Closing immediately would lose a request that is on its way.
-const DRAIN_IDLE_MS: u64 = 2_000;
 
 /// Everything that a worker is given at its start.
 pub struct Assignment {
@@ -139,7 +122,6 @@ pub(crate) struct Housekeeping {
     pub(crate) has_handed_over: bool,
     /// When a draining worker tries again to hand connections over, in monotonic milliseconds.
     pub(crate) moves_at_ms: Option<u64>,
-    pub(crate) stopping_at_once: bool,
     /// Until this time, in monotonic milliseconds, a draining worker waits for requests that have begun to arrive.
     pub(crate) arrivals_end_ms: u64,
     pub(crate) mercy_is_over: bool,
@@ -150,15 +132,6 @@ pub(crate) struct Housekeeping {
     /// Listeners that are currently not polled.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) descriptors: Descriptors,
-}
-
-impl Housekeeping {
-    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
-    /// connection that was answered is closed immediately. A connection that has had no request yet gets the full time, as one
-    /// may be on its way.
-    pub(crate) fn idle_until_ms(&self, has_served: bool) -> u64 {
-        if self.stopping_at_once && has_served { 0 } else { now_ms() + DRAIN_IDLE_MS }
-    }
 }
 
 /// Why a thread no longer leads.
@@ -203,82 +176,13 @@ impl<L: Language> Shared<L> {
             caches,
             metrics,
         } = assignment;
-        let row =
-            scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
-        let limits = &settings.limits;
-        let head_limits = HeadLimits {
-            request_line_bytes: limits.request_line_bytes,
-            head_bytes: limits.head_bytes,
-            header_count: limits.header_count,
-            lenient_targets: limits.lenient_targets,
-            underscores: match limits.header_map {
-                HeaderMap::Drop => Underscores::Drop,
-                HeaderMap::Refuse => Underscores::Refuse,
-                HeaderMap::Dangerous => Underscores::Keep,
-            },
-        };
-        let body_limits = BodyLimits {
-            bytes: limits.body_bytes.unwrap_or(u64::MAX),
-            memory_bytes: limits.body_memory_bytes,
-            store: BodyStore::lasting(limits.body_disk_bytes),
-        };
-        let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let needs_companion = queue.is_some();
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
-        let rules = Rules::of(&settings, services)?;
-        let mut problems = Vec::new();
-        let directories = rules.map_or(&[][..], Rules::directories);
-        // They live as long as the process, as responses refer to them.
-        let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_directories(directories));
-        let files = files.map(|files| &*Box::leak(Box::new(files)));
-        for problem in problems {
-            complain(worker, &problem);
-        }
-        // There is one in a process, and its threads refer to it.
-        let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
-        let identity = IdentityRules::of(&settings, line_style.has_identities());
-        let tls = tls_of(&listeners, ticket_keys, worker)?;
-        let times_phases = settings.tracing.times_phases || settings.logging.slow_request_ms.is_some();
-        let worker = Worker {
-            tls,
-            peer_warnings: PeerWarnings::default(),
-            has_own_answers: files.is_some()
-                || rules.is_some()
-                || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
-            files,
-            clients: ClientRules::new(&settings, identity.is_some()),
-            identity,
-            line_style,
-            measures_time: settings.logging.may_log_requests()
-                || settings.statistics.has_reader()
-                || settings.scaling.weighs_time(),
-            has_scraper: settings.statistics.has_scraper(),
-            times_phases,
-            spans: spans.map(SpanSender::new),
-            reads_start: settings.statistics.has_scraper() || times_phases,
-            route_groups: RouteGroups::of(&settings.statistics.groups, scoreboard.group_durations(row_number)),
-            slow: settings.logging.slow_request_ms.map(|mark_ms| Arc::new(SlowRequests::new(mark_ms))),
-            leaks: settings.logging.leak_report_requests.map(Leaks::new),
-            has_one_thread: !has_threads,
+        let worker = Worker::new(
             settings,
-            number: worker,
-            row,
-            slots,
-            listeners,
-            head_limits,
-            body_limits,
-            rules,
-            requests_elsewhere: 0.into(),
-            draining: false.into(),
-            paused: false.into(),
-            is_full: false.into(),
-            mercy_ends_ms: u64::MAX.into(),
-            streams_end_ms: u64::MAX.into(),
-            held_answers: Arc::default(),
-            leaving: false.into(),
-            hands_over: false.into(),
-        };
+            WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, spans, services },
+        )?;
         Ok(Shared {
             leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),
             worker,
@@ -393,27 +297,7 @@ impl<L: Language> Shared<L> {
 
     /// Whether a leader has work to do, whatever the sockets say.
     pub(crate) fn needs_leader(&self, state: &LeaderState<L::App>) -> bool {
-        let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
+        let leaves = self.worker.availability.is_asked_to_leave() && !self.worker.is_draining();
         self.has_work(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
     }
-}
-
-/// Returns the TLS settings of each listener that speaks it.
-fn tls_of(
-    listeners: &[ListeningSocket],
-    ticket_keys: Option<TicketKeys>,
-    worker: u32,
-) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
-    let of_listener = |listener: &ListeningSocket| {
-        let Some(tls) = &listener.tls else { return Ok(None) };
-        // The other protocols have no ALPN name, so a reverse proxy may offer anything.
-        let protocols = match listener.protocol {
-            Protocol::Http if listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
-            Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],
-            _ => &[],
-        };
-        let made = ListenerTls::new(tls, protocols, ticket_keys, &mut |problem| complain(worker, problem));
-        made.map(|tls| Some(Arc::new(tls))).map_err(|error| io::Error::other(format!("TLS at {}: {error}", listener.bound)))
-    };
-    listeners.iter().map(of_listener).collect()
 }

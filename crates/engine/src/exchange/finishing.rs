@@ -27,8 +27,8 @@ const TARGET_BYTES: usize = 1_024;
 pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
     let requests = row.count_request(context.worker.has_one_thread);
-    let body_bytes = context.writer.body_bytes;
-    let sent_bytes = context.writer.head_bytes + context.writer.body_bytes;
+    let body_bytes = context.writer.body.bytes;
+    let sent_bytes = context.writer.head_bytes + context.writer.body.bytes;
     let tally = &context.thread.slot.tally;
     let status = context.writer.status_code();
     counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
@@ -70,10 +70,10 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
             ctime: &entry.ctime,
             method: entry.method,
             uri: entry.uri,
-            body_bytes: response.body_bytes,
+            body_bytes: response.body.bytes,
             microseconds: microseconds.unwrap_or_else(|| precise_us().saturating_sub(entry.began_us)),
-            via_sendfile: response.sent_file,
-            is_file: response.sent_file || response.sent_content,
+            via_sendfile: response.body.sent_file,
+            is_file: response.body.sent_file || response.body.sent_content,
             protocol: entry.protocol,
             status: response.status_code(),
             header_count: response.header_count(),

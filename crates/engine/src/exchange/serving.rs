@@ -476,7 +476,7 @@ fn conclude<A: App>(
         Outcome::Failed | Outcome::FailedFatally => {
             counting::count_exception(&context.thread.slot.tally, entry.log_facts.application);
             if is_fatal {
-                context.worker.leaving.store(true, Relaxed);
+                context.worker.availability.ask_to_leave();
                 context.writer.close_after();
             }
             if context.writer.head_has_left() {

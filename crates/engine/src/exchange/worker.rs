@@ -2,27 +2,33 @@
 //!
 //! It does not know about connections or threads, and has no locks. Workers build it once.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bolide_contract::settings::Settings;
+use bolide_contract::settings::{HeaderMap, Limits, Protocol, Settings, Threads};
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::http1::underscores::Underscores;
 use bolide_scoreboard::histogram::Histogram;
-use bolide_scoreboard::{Meters, Row, Slot};
-use bolide_tls::ListenerTls;
+use bolide_scoreboard::ticket_keys::TicketKeys;
+use bolide_scoreboard::{Meters, Row, Scoreboard, Slot};
+use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 
 use crate::app::App;
 use crate::app_thread::AppThread;
+use crate::exchange::availability::{Availability, Service};
 use crate::exchange::leaks::{Leaks, Watched};
 use crate::exchange::routing::Rules;
 use crate::exchange::spans::SpanSender;
-use crate::logging::access_log::LineStyle;
+use crate::logging::access_log::{LineStyle, complain};
 use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
 use crate::logging::route_groups::RouteGroups;
-use crate::request::body::BodyLimits;
+use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::held_answers::HeldAnswers;
+use crate::services::SharedServices;
 use crate::slow::SlowRequests;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
@@ -70,25 +76,70 @@ pub struct Worker {
     pub has_one_thread: bool,
     /// Requests of all other workers, as of the last iteration of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
-    /// The worker has an order to drain: answers say `Connection: close`.
-    pub draining: AtomicBool,
-    /// The worker is paused: it begins no request. A draining worker is never paused.
-    pub paused: AtomicBool,
-    /// The application serves as many requests as it may, so no connection is accepted.
-    pub is_full: AtomicBool,
-    /// When a draining worker aborts exchanges that applications still keep, in monotonic milliseconds; [`u64::MAX`] before that.
-    pub mercy_ends_ms: AtomicU64,
-    /// When a stopping worker aborts streams, in the same unit.
-    pub streams_end_ms: AtomicU64,
+    pub availability: Availability,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
-    /// The application requested an exit of the process.
-    pub leaving: AtomicBool,
-    /// The worker drains, and other workers take over its idle connections.
-    pub hands_over: AtomicBool,
+}
+
+/// What a worker is made of, beside its settings.
+pub struct WorkerParts {
+    pub number: u32,
+    /// Its row of the scoreboard.
+    pub row_number: u32,
+    pub scoreboard: Scoreboard,
+    pub listeners: Vec<ListeningSocket>,
+    /// The keys of TLS session tickets, if sessions of any listener can be resumed.
+    pub ticket_keys: Option<TicketKeys>,
+    /// The socket of the process that sends spans, if there is one.
+    pub spans: Option<OwnedFd>,
+    pub services: SharedServices,
 }
 
 impl Worker {
+    /// # Errors
+    /// The scoreboard has no such row, a certificate can't be loaded, or a rule is invalid.
+    pub fn new(settings: Settings, parts: WorkerParts) -> io::Result<Worker> {
+        let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, spans, services } = parts;
+        let no_row = || io::Error::other(format!("the scoreboard has no row {row_number}"));
+        let rules = Rules::of(&settings, services)?;
+        let files = files_of(&settings, rules, number);
+        // There is one in a process, and its threads refer to it.
+        let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
+        let identity = IdentityRules::of(&settings, line_style.has_identities());
+        let (logging, statistics) = (&settings.logging, &settings.statistics);
+        let times_phases = settings.tracing.times_phases || logging.slow_request_ms.is_some();
+        let redirects = listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        Ok(Worker {
+            number,
+            row: scoreboard.row(row_number).ok_or_else(no_row)?,
+            slots: scoreboard.slots(row_number),
+            tls: tls_of(&listeners, ticket_keys, number)?,
+            listeners,
+            peer_warnings: PeerWarnings::default(),
+            head_limits: head_limits_of(&settings.limits),
+            body_limits: body_limits_of(&settings.limits),
+            clients: ClientRules::new(&settings, identity.is_some()),
+            rules,
+            identity,
+            line_style,
+            files,
+            has_own_answers: files.is_some() || rules.is_some() || redirects,
+            measures_time: logging.may_log_requests() || statistics.has_reader() || settings.scaling.weighs_time(),
+            has_scraper: statistics.has_scraper(),
+            times_phases,
+            spans: spans.map(SpanSender::new),
+            reads_start: statistics.has_scraper() || times_phases,
+            route_groups: RouteGroups::of(&statistics.groups, scoreboard.group_durations(row_number)),
+            leaks: logging.leak_report_requests.map(Leaks::new),
+            slow: logging.slow_request_ms.map(|mark_ms| Arc::new(SlowRequests::new(mark_ms))),
+            has_one_thread: settings.workers.threads == Threads::Fixed(1),
+            requests_elsewhere: 0.into(),
+            availability: Availability::default(),
+            held_answers: Arc::default(),
+            settings,
+        })
+    }
+
     /// Returns the counter of a thread's waits for the language, if a scraper may ask for it.
     pub fn language_waits(&self, meters: &'static Meters) -> Option<&'static Histogram> {
         self.has_scraper.then_some(&meters.language_waits)
@@ -114,12 +165,12 @@ impl Worker {
     }
 
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Relaxed)
+        self.availability.service() >= Service::HandsOver
     }
 
     /// The worker drains, and connections that can move continue at other workers.
     pub fn hands_over(&self) -> bool {
-        self.hands_over.load(Relaxed)
+        self.availability.service() == Service::HandsOver
     }
 
     /// The order to drain has been given, whether or not it has been read.
@@ -133,17 +184,70 @@ impl Worker {
     }
 
     pub fn is_paused(&self) -> bool {
-        self.paused.load(Relaxed)
+        self.availability.service() == Service::Paused
     }
 
     /// The worker has an order to stop, not only to drain.
     pub fn is_stopping(&self) -> bool {
-        self.streams_end_ms.load(Relaxed) != u64::MAX
+        self.availability.service() == Service::Stops
     }
 
     /// Whether requests that are incomplete must be refused, even if more of their data can be read: the worker stops, or its
     /// mercy time is over.
     pub fn arrivals_are_over(&self, now_ms: u64) -> bool {
-        self.is_draining() && (self.is_stopping() || self.mercy_ends_ms.load(Relaxed) <= now_ms)
+        self.is_draining() && (self.is_stopping() || self.availability.mercy_ends_ms() <= now_ms)
     }
+}
+
+fn head_limits_of(limits: &Limits) -> HeadLimits {
+    HeadLimits {
+        request_line_bytes: limits.request_line_bytes,
+        head_bytes: limits.head_bytes,
+        header_count: limits.header_count,
+        lenient_targets: limits.lenient_targets,
+        underscores: match limits.header_map {
+            HeaderMap::Drop => Underscores::Drop,
+            HeaderMap::Refuse => Underscores::Refuse,
+            HeaderMap::Dangerous => Underscores::Keep,
+        },
+    }
+}
+
+fn body_limits_of(limits: &Limits) -> BodyLimits {
+    BodyLimits {
+        bytes: limits.body_bytes.unwrap_or(u64::MAX),
+        memory_bytes: limits.body_memory_bytes,
+        store: BodyStore::lasting(limits.body_disk_bytes),
+    }
+}
+
+/// The files live as long as the process, as responses refer to them.
+fn files_of(settings: &Settings, rules: Option<&'static Rules>, worker: u32) -> Option<&'static Files> {
+    let mut problems = Vec::new();
+    let directories = rules.map_or(&[][..], Rules::directories);
+    let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_directories(directories));
+    for problem in problems {
+        complain(worker, &problem);
+    }
+    files.map(|files| &*Box::leak(Box::new(files)))
+}
+
+/// Returns the TLS settings of each listener that speaks it.
+fn tls_of(
+    listeners: &[ListeningSocket],
+    ticket_keys: Option<TicketKeys>,
+    worker: u32,
+) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
+    let of_listener = |listener: &ListeningSocket| {
+        let Some(tls) = &listener.tls else { return Ok(None) };
+        // The other protocols have no ALPN name, so a reverse proxy may offer anything.
+        let protocols = match listener.protocol {
+            Protocol::Http if listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
+            Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],
+            _ => &[],
+        };
+        let made = ListenerTls::new(tls, protocols, ticket_keys, &mut |problem| complain(worker, problem));
+        made.map(|tls| Some(Arc::new(tls))).map_err(|error| io::Error::other(format!("TLS at {}: {error}", listener.bound)))
+    };
+    listeners.iter().map(of_listener).collect()
 }

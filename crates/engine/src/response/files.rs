@@ -14,8 +14,9 @@ use bolide_files::answer::{Body as FileBody, FileRange, Parts};
 use bolide_files::roots::FileVersion;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 
+use super::body::BodyLeft;
 use super::writer::{COPY_BYTES, ResponseWriter};
-use super::{BodyLeft, Progress, Response, Stage};
+use super::{Progress, Response, Stage};
 use crate::response::filters::FirstPart;
 use crate::response::named_file::XSendfile;
 use crate::sockets::body_file::{BodyFile, Queue, QueuedPart};
@@ -48,7 +49,7 @@ impl ResponseWriter<'_> {
             FileBody::Text(text) => self.push_ready(&text),
             FileBody::Memory(content, range) => {
                 self.push_ready(&content[range]);
-                self.sent_content = self.left != BodyLeft::Discard;
+                self.body.sent_content = self.body.left != BodyLeft::Discard;
             }
             FileBody::File(FileRange { file, bytes, version }) => self.push_shared_file(file, bytes, version),
             FileBody::Parts(parts) => self.push_parts(parts),
@@ -62,7 +63,7 @@ impl ResponseWriter<'_> {
         }
         self.store_whole(body);
         self.close_head();
-        if self.left == BodyLeft::Discard {
+        if self.body.left == BodyLeft::Discard {
             return;
         }
         let mut rest = body;
@@ -83,9 +84,9 @@ impl ResponseWriter<'_> {
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, version: FileVersion) {
         self.filter_head(FirstPart::File);
         self.close_head();
-        if self.left != BodyLeft::Discard {
-            self.file = Some(Box::new(BodyFile::promised(file, bytes, version)));
-            self.sent_file = true;
+        if self.body.left != BodyLeft::Discard {
+            self.body.file = Some(Box::new(BodyFile::promised(file, bytes, version)));
+            self.body.sent_file = true;
         }
     }
 
@@ -94,7 +95,7 @@ impl ResponseWriter<'_> {
         // Parts are never compressed, so they are sent unchanged.
         self.filter_head(FirstPart::Nothing);
         self.close_head();
-        if self.left == BodyLeft::Discard {
+        if self.body.left == BodyLeft::Discard {
             return;
         }
         let mut queue = VecDeque::with_capacity(parts.parts.len() + 1);
@@ -103,16 +104,16 @@ impl ResponseWriter<'_> {
             file: Some(Box::new(BodyFile::promised(file, bytes, version))),
         }));
         queue.push_back(QueuedPart { before: parts.end, file: None });
-        self.queue = Some(Box::new(Queue(queue)));
-        self.sent_file = true;
+        self.body.queue = Some(Box::new(Queue(queue)));
+        self.body.sent_file = true;
         self.begin_next_part();
     }
 
     /// Continues with the next part after the file. Returns false if there is none.
     pub(super) fn begin_next_part(&mut self) -> bool {
-        let Some(next) = self.queue.as_mut().and_then(|queue| queue.0.pop_front()) else { return false };
+        let Some(next) = self.body.queue.as_mut().and_then(|queue| queue.0.pop_front()) else { return false };
         self.write_framed(&next.before);
-        self.file = next.file;
+        self.body.file = next.file;
         true
     }
 
@@ -122,7 +123,7 @@ impl ResponseWriter<'_> {
         let answer = if self.is_bodiless_status() { None } else { x_sendfile.run(status) };
         let Some(answer) = answer else { return self.close_head() };
         // They would be those of the body that the file replaces.
-        self.own_chunks = None;
+        self.body.own_chunks = None;
         let own = std::mem::take(&mut self.head);
         if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
             self.note_unmodified(content_type, bytes, is_compressed);
@@ -138,7 +139,7 @@ impl ResponseWriter<'_> {
             self.filter_head(FirstPart::Nothing);
             self.close_head();
         }
-        self.file_replaces_body = true;
+        self.body.file_replaces_body = true;
     }
 
     /// Sends `length` bytes of a file from `offset` as the body, or the rest of it, by sendfile.
@@ -156,10 +157,10 @@ impl ResponseWriter<'_> {
             self.filter_head(FirstPart::File);
             self.close_head();
         }
-        if self.file_replaces_body {
+        if self.body.file_replaces_body {
             return;
         }
-        let left = match self.left {
+        let left = match self.body.left {
             BodyLeft::Discard => return,
             BodyLeft::Length(left) => left.min(length),
             // Compression has removed the announced length.
@@ -168,8 +169,8 @@ impl ResponseWriter<'_> {
         if self.filter.is_none() {
             self.response.encoder.open_frame(left, &mut self.transport.outgoing);
         }
-        self.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
-        self.sent_file = true;
+        self.body.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
+        self.body.sent_file = true;
     }
 
     /// Ends the answer and sends buffered data. With `code_follows`, code of the application runs before the connection is served
@@ -190,7 +191,7 @@ impl ResponseWriter<'_> {
     /// Shuts down the sending side if the whole answer has been sent and the connection ends with it. An HTTP/1.1 client that
     /// knows the length does not wait for that; others read to the end even if they know the length, as many reverse proxies do.
     pub(crate) fn show_end(&mut self) {
-        let counts_bytes = self.left != BodyLeft::Unknown && matches!(self.terms.wire, Wire::Http11);
+        let counts_bytes = self.body.left != BodyLeft::Unknown && matches!(self.terms.wire, Wire::Http11);
         if self.encoder.ends_with_connection() && !counts_bytes && !self.keeps_alive() && !self.transport.is_given_away() {
             self.transport.end_sending();
         }
@@ -201,13 +202,13 @@ impl ResponseWriter<'_> {
     pub fn advance(&mut self) -> Progress {
         self.transport.is_full = false;
         let mut turn = FILE_TURN_BYTES;
-        if self.terms.may_cork && self.stage == Stage::Done && self.file.is_none() {
+        if self.terms.may_cork && self.stage == Stage::Done && self.body.file.is_none() {
             self.transport.cork();
         } else {
             self.send();
         }
         while !self.transport.is_broken && !self.transport.is_full && self.transport.is_clear_for_file() {
-            let Some(part) = &self.file else { break };
+            let Some(part) = &self.body.file else { break };
             if part.left == 0 {
                 self.end_file();
                 self.send();
@@ -228,7 +229,7 @@ impl ResponseWriter<'_> {
         self.transport.count_waiting();
         if self.transport.is_broken {
             Progress::Broken
-        } else if self.transport.unsent() > 0 || self.file.is_some() {
+        } else if self.transport.unsent() > 0 || self.body.file.is_some() {
             Progress::Blocked
         } else {
             Progress::Done
@@ -237,8 +238,8 @@ impl ResponseWriter<'_> {
 
     /// Sends a piece of the file, at most `most` bytes, after the buffered data; returns the number of its bytes.
     fn send_piece_of_file(&mut self, most: u64) -> u64 {
-        let Response { encoder, file, .. } = &mut *self.response;
-        let Some(part) = file else { return 0 };
+        let Response { encoder, body, .. } = &mut *self.response;
+        let Some(part) = &mut body.file else { return 0 };
         let sent = send_framed(encoder, self.transport, part, most);
         self.account_file(sent);
         if self.transport.is_stream() {
@@ -254,7 +255,7 @@ impl ResponseWriter<'_> {
 
     /// Encodes the next piece of the file.
     fn encode_file(&mut self) {
-        let Some(part) = &mut self.response.file else { return };
+        let Some(part) = &mut self.response.body.file else { return };
         let wanted = usize::try_from(part.left).unwrap_or(usize::MAX).min(ENCODED_TURN_BYTES);
         let mut piece = vec![0; wanted];
         let is_read = part.file.read_exact_at(&mut piece, part.offset.cast_unsigned()).is_ok();
@@ -277,7 +278,7 @@ impl ResponseWriter<'_> {
     }
 
     fn end_file(&mut self) {
-        self.file = None;
+        self.body.file = None;
         if self.begin_next_part() {
             return;
         }

@@ -11,8 +11,9 @@ use bolide_protocol::http1::is_token;
 use bolide_protocol::response::Wire;
 use bolide_scoreboard::Recorder;
 
+use super::body::{BodyLeft, Trailers};
 use super::writer::ResponseWriter;
-use super::{BodyLeft, FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, Trailers, When, reason_phrase};
+use super::{FIELD_BYTES, HeadRefusal, OUTPUT_BYTES, Pushed, Response, Stage, When, reason_phrase};
 use crate::response::fields::{Known, has_word, is_field_value, known_field};
 use crate::response::filters::FirstPart;
 use crate::response::own_chunks::{MORE_BEHIND, NO_CHUNKS, OwnChunk, OwnChunks};
@@ -21,11 +22,11 @@ use crate::sockets::taken_connections::TakenConnections;
 impl Response {
     /// The answer will have trailer fields; it ends with [`ResponseWriter::finish_trailers`].
     pub fn announce_trailers(&mut self) {
-        self.trailers = Trailers::Announced;
+        self.body.trailers = Trailers::Announced;
     }
 
     pub fn wants_trailers(&self) -> bool {
-        self.trailers != Trailers::None
+        self.body.trailers != Trailers::None
     }
 
     /// Drops a field that [`Response::field`] refuses because it belongs to the server, and does what the application means by
@@ -38,7 +39,7 @@ impl Response {
             self.close_after();
         }
         if frames_chunks && name.eq_ignore_ascii_case(b"transfer-encoding") && has_word(value, b"chunked") {
-            self.own_chunks = Some(Box::default());
+            self.body.own_chunks = Some(Box::default());
             // RFC 9112 section 6.3: the coding overrides a length, which counted the chunks.
             self.head.content_length = None;
             self.head.remove(b"content-length");
@@ -47,7 +48,7 @@ impl Response {
 
     /// Whether the parts of the body must be pushed as bytes, because they are decoded.
     pub fn decodes_parts(&self) -> bool {
-        self.own_chunks.is_some()
+        self.body.own_chunks.is_some()
     }
 }
 
@@ -66,14 +67,14 @@ impl ResponseWriter<'_> {
                     Pushed::Part(taken) => {
                         let used = used - (data.len() - taken);
                         own.take_only(rest, used);
-                        self.own_chunks = Some(own);
+                        self.body.own_chunks = Some(own);
                         return Pushed::Part(part.len() - rest.len() + used);
                     }
                     Pushed::Gone => return Pushed::Gone,
                 },
                 OwnChunk::More => break,
                 OwnChunk::End { is_exact } => {
-                    self.chunk_fault = self.chunk_fault.or((!is_exact).then_some(MORE_BEHIND));
+                    self.body.chunk_fault = self.body.chunk_fault.or((!is_exact).then_some(MORE_BEHIND));
                     break;
                 }
                 OwnChunk::Malformed => {
@@ -82,7 +83,7 @@ impl ResponseWriter<'_> {
                 }
             }
         }
-        self.own_chunks = Some(own);
+        self.body.own_chunks = Some(own);
         if when == When::Now {
             // A part without data sends the head, as any other part does.
             self.send_head();
@@ -96,14 +97,14 @@ impl ResponseWriter<'_> {
     pub(super) fn end_in_chunks(&mut self) {
         self.send_head();
         self.send();
-        self.chunk_fault = Some(NO_CHUNKS);
+        self.body.chunk_fault = Some(NO_CHUNKS);
         self.cut_off();
     }
 
     /// Whether the last chunk of an application's own chunks is missing.
     pub(super) fn lacks_last_chunk(&mut self) -> bool {
         let may_lack = !self.has_no_body() && !self.names_file();
-        let own = self.own_chunks.as_mut().filter(|_| may_lack);
+        let own = self.body.own_chunks.as_mut().filter(|_| may_lack);
         own.is_some_and(|own| !own.is_complete())
     }
 
@@ -181,7 +182,7 @@ impl ResponseWriter<'_> {
             return Err("a trailer's name is not a token, its value contains a control character, or it is too long");
         }
         self.end_body_for_trailers();
-        if !self.file_replaces_body {
+        if !self.body.file_replaces_body {
             self.response.encoder.trailer(name, value, &mut self.transport.outgoing);
         }
         Ok(())
@@ -190,7 +191,7 @@ impl ResponseWriter<'_> {
     /// Ends the answer after its trailer fields.
     pub fn finish_trailers(&mut self) {
         self.end_body_for_trailers();
-        if self.encoder.has_trailers() && !self.file_replaces_body {
+        if self.encoder.has_trailers() && !self.body.file_replaces_body {
             self.response.encoder.end_trailers(&mut self.transport.outgoing);
             self.stage = Stage::Done;
         } else {
@@ -203,11 +204,11 @@ impl ResponseWriter<'_> {
             self.filter_head(FirstPart::Nothing);
             self.close_head();
         }
-        if self.file_replaces_body {
+        if self.body.file_replaces_body {
             return;
         }
         self.finish_encoding();
-        if std::mem::replace(&mut self.trailers, Trailers::Begun) == Trailers::Announced {
+        if std::mem::replace(&mut self.body.trailers, Trailers::Begun) == Trailers::Announced {
             self.response.encoder.begin_trailers(&mut self.transport.outgoing);
         }
     }
@@ -254,7 +255,7 @@ impl ResponseWriter<'_> {
         encoder.switch(head, &terms.date_line, &mut self.transport.outgoing);
         terms.keep_alive = false;
         self.head_bytes = self.transport.outgoing.bytes.len() as u64;
-        self.left = BodyLeft::Unknown;
+        self.body.left = BodyLeft::Unknown;
         self.stage = Stage::Body;
         self.send();
         Ok(())

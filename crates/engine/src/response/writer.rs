@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bolide_protocol::response::{BodyLength, HeadTerms};
 
-use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
+use super::body::BodyLeft;
+use super::{OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
 use crate::response::buffers::ResponseBuffers;
 use crate::response::filters::{FilteredHead, FirstPart};
 use crate::response::storing::AnswerStore;
@@ -74,8 +75,8 @@ impl ResponseWriter<'_> {
         if part.is_empty() {
             return Pushed::All;
         }
-        if self.own_chunks.is_some()
-            && let Some(own) = self.own_chunks.take()
+        if self.body.own_chunks.is_some()
+            && let Some(own) = self.body.own_chunks.take()
         {
             return self.push_chunks(own, part, when);
         }
@@ -96,8 +97,8 @@ impl ResponseWriter<'_> {
     /// As `push_body`, for an answer that is stored.
     #[cold]
     fn push_stored(&mut self, store: Box<AnswerStore>, part: &[u8], when: When) -> Pushed {
-        let left = if let BodyLeft::Length(left) = self.left { Some(left) } else { None };
-        let wanted = Some(store).filter(|_| self.left != BodyLeft::Discard);
+        let left = if let BodyLeft::Length(left) = self.body.left { Some(left) } else { None };
+        let wanted = Some(store).filter(|_| self.body.left != BodyLeft::Discard);
         let store = wanted.and_then(|store| store.before(part, left, self.head.status()));
         let pushed = self.push_body(part, when);
         let taken = match pushed {
@@ -122,20 +123,20 @@ impl ResponseWriter<'_> {
     /// Accepts a part after the head.
     #[inline]
     fn push_body(&mut self, part: &[u8], when: When) -> Pushed {
-        if self.file_replaces_body {
+        if self.body.file_replaces_body {
             return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
         }
         if self.filter.is_some() {
             return self.push_encoded(part, when);
         }
-        let allowed = match self.left {
+        let allowed = match self.body.left {
             BodyLeft::Discard => {
                 return if when == When::Now { self.discarded(part.len()) } else { Pushed::All };
             }
             BodyLeft::Length(left) => left.min(part.len() as u64) as usize,
             BodyLeft::Unknown => part.len(),
         };
-        self.overrun |= allowed < part.len();
+        self.body.overrun |= allowed < part.len();
         let taken = self.take(&part[..allowed], when);
         if self.transport.is_broken {
             return Pushed::Gone;
@@ -185,13 +186,13 @@ impl ResponseWriter<'_> {
 
     /// Whether the client is slow: no more data should be pushed before it has read the buffered data.
     pub fn is_behind(&self) -> bool {
-        self.file.is_some() || !self.transport.has_room(OUTPUT_BYTES / 2, OUTPUT_BYTES)
+        self.body.file.is_some() || !self.transport.has_room(OUTPUT_BYTES / 2, OUTPUT_BYTES)
     }
 
     /// Whether data waits for the client: bytes, a file, or a part that the application still holds because the socket accepted
     /// only some of it.
     pub fn has_unsent(&self) -> bool {
-        self.file.is_some() || self.transport.has_unsent()
+        self.body.file.is_some() || self.transport.has_unsent()
     }
 
     /// The answer is complete and has been sent.
@@ -203,7 +204,7 @@ impl ResponseWriter<'_> {
     /// Bytes of the body minus buffered bytes of head and body: the number grows when the client reads, and is constant when it
     /// does not.
     pub(crate) fn taken_bytes(&self) -> u64 {
-        self.body_bytes.wrapping_sub(self.transport.unsent() as u64)
+        self.body.bytes.wrapping_sub(self.transport.unsent() as u64)
     }
 
     /// The last write found no room: the poll will report when there is room.
@@ -247,20 +248,20 @@ impl ResponseWriter<'_> {
             return self.end_in_chunks();
         }
         if self.stage == Stage::Body {
-            let is_complete = matches!(self.left, BodyLeft::Unknown | BodyLeft::Length(0)) && self.file.is_none();
+            let is_complete = matches!(self.body.left, BodyLeft::Unknown | BodyLeft::Length(0)) && self.body.file.is_none();
             if let Some(store) = self.store.take().filter(|_| is_complete) {
                 store.keep_whole(b"", self.head.status());
             }
-            if self.filter.is_some() && self.file.is_none() {
+            if self.filter.is_some() && self.body.file.is_none() {
                 self.finish_encoding();
             }
-            match self.left {
-                BodyLeft::Length(left) if left > self.to_come() => {
-                    self.short = true;
+            match self.body.left {
+                BodyLeft::Length(left) if left > self.body.to_come() => {
+                    self.body.short = true;
                     self.terms.keep_alive = false;
                 }
                 // The data after a file is written when the file has been sent.
-                _ if self.file.is_none() => self.end_body(),
+                _ if self.body.file.is_none() => self.end_body(),
                 _ => {}
             }
         }
@@ -291,7 +292,7 @@ impl ResponseWriter<'_> {
     pub(super) fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &[(&str, &str)]) {
         self.transport.clear();
         self.forget_head();
-        self.drop_files();
+        self.body.drop_files();
         self.store = None;
         self.stage = Stage::Head;
         self.head.begin_with(status, reason);
@@ -308,9 +309,9 @@ impl ResponseWriter<'_> {
     pub fn cut_off(&mut self) {
         self.filter = None;
         self.store = None;
-        self.transport.ends_short = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection();
+        self.transport.ends_short = self.body.left == BodyLeft::Unknown && self.encoder.ends_with_connection();
         self.terms.keep_alive = false;
-        self.drop_files();
+        self.body.drop_files();
         self.stage = Stage::Done;
     }
 
@@ -328,13 +329,14 @@ impl ResponseWriter<'_> {
             self.advance();
         }
         self.terms.keep_alive = false;
-        self.drop_files();
+        self.body.drop_files();
         self.stage = Stage::Done;
         self.transport.disconnect();
     }
 
     pub(crate) fn keeps_alive(&self) -> bool {
-        let ends_with_it = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection() && self.stage == Stage::Done;
+        let ends_with_it =
+            self.body.left == BodyLeft::Unknown && self.encoder.ends_with_connection() && self.stage == Stage::Done;
         self.terms.keep_alive && !self.transport.is_broken && !ends_with_it
     }
 
@@ -345,7 +347,7 @@ impl ResponseWriter<'_> {
 
     /// How the application violated its own Content-Length, as the rest of a sentence.
     pub fn length_fault(&self) -> Option<&'static str> {
-        self.broken_promise().filter(|_| self.overrun || !self.transport.is_given_away())
+        self.broken_promise().filter(|_| self.body.overrun || !self.transport.is_given_away())
     }
 
     /// Determines the length of the body (RFC 9112 section 6.3), and has the encoder write the head.
@@ -373,7 +375,7 @@ impl ResponseWriter<'_> {
 
     /// Sends buffered data. A head is sent in one packet with the start of the file that follows.
     pub(super) fn send(&mut self) {
-        let file_follows = self.file.as_ref().is_some_and(|part| part.left > 0);
+        let file_follows = self.body.file.as_ref().is_some_and(|part| part.left > 0);
         self.transport.send(file_follows);
     }
 
@@ -396,7 +398,7 @@ impl ResponseWriter<'_> {
     /// Like `take`, for a piece within one frame. `is_last`: it ends the part.
     fn take_piece(&mut self, piece: &[u8], when: When, is_last: bool) -> usize {
         if piece.len() > COPY_BYTES || !self.transport.has_room(piece.len(), OUTPUT_BYTES) {
-            let is_last = self.left == BodyLeft::Length(piece.len() as u64);
+            let is_last = self.body.left == BodyLeft::Length(piece.len() as u64);
             let taken = self.transport.send_through(piece, is_last);
             self.account(taken);
             return taken;
@@ -407,7 +409,7 @@ impl ResponseWriter<'_> {
             self.transport.count_waiting();
         } else if when == When::Now && is_last {
             // The last part may wait briefly in the kernel for the answers of other requests; earlier parts must not.
-            if self.terms.may_cork && self.left == BodyLeft::Length(0) {
+            if self.terms.may_cork && self.body.left == BodyLeft::Length(0) {
                 self.transport.cork();
             } else {
                 self.transport.send(false);
@@ -418,9 +420,9 @@ impl ResponseWriter<'_> {
 
     /// Counts bytes of the body that have been sent or buffered.
     pub(super) fn account(&mut self, taken: usize) {
-        let Response { encoder, left, body_bytes, .. } = &mut *self.response;
-        *body_bytes += taken as u64;
-        if let BodyLeft::Length(left) = left {
+        let Response { encoder, body, .. } = &mut *self.response;
+        body.bytes += taken as u64;
+        if let BodyLeft::Length(left) = &mut body.left {
             *left -= (taken as u64).min(*left);
         }
         encoder.wrote(taken as u64, &mut self.transport.outgoing);
@@ -490,7 +492,7 @@ impl ResponseWriter<'_> {
     /// size.
     pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
-        if self.left != BodyLeft::Discard {
+        if self.body.left != BodyLeft::Discard {
             self.write_framed(body);
         }
     }

@@ -33,12 +33,12 @@ impl StreamWait for WaitingStream {
     fn wait(&self, most: Duration) -> bool {
         let until = Instant::now() + most;
         let mut multiplexer = self.shared.lock();
-        let waits_for_window = multiplexer.starved.contains(&self.number);
-        if !waits_for_window && !multiplexer.blocked.contains(&self.number) {
+        let waits_for_window = multiplexer.streams.waits_for_window(self.number);
+        if !waits_for_window && !multiplexer.streams.waits_for_bytes(self.number) {
             return true;
         }
         let socket = multiplexer.transport.own_socket();
-        let bell = multiplexer.register_bell();
+        let bell = multiplexer.streams.bells.register();
         let mut buffer = vec![0; CATCH_UP_BYTES];
         let has_room = loop {
             multiplexer.catch_up(&mut buffer);
@@ -48,35 +48,53 @@ impl StreamWait for WaitingStream {
             let Some(left) = until.checked_duration_since(Instant::now()) else { break false };
             // Nothing is read while the client leaves too many bytes unread.
             let (for_word, for_room) = (!multiplexer.is_behind(), multiplexer.transport.unsent() > 0);
-            let left = if bell.is_none() && multiplexer.has_threads { left.min(BLIND) } else { left };
+            let left = if bell.is_none() && multiplexer.streams.bells.has_threads { left.min(BLIND) } else { left };
             drop(multiplexer);
             watch(socket.as_fd(), (for_word, for_room), bell.as_deref(), left);
             multiplexer = self.shared.lock();
         };
         if let Some(bell) = &bell {
-            multiplexer.bells.retain(|other| !Arc::ptr_eq(other, bell));
+            multiplexer.streams.bells.remove(bell);
         }
         has_room
     }
 }
 
-impl Multiplexer {
+/// The bells of the threads that wait for room.
+#[derive(Default)]
+pub struct Bells {
+    /// Other threads may read and send for the connection while one waits.
+    has_threads: bool,
+    bells: Vec<Arc<EventFd>>,
+}
+
+impl Bells {
+    pub fn new(has_threads: bool) -> Bells {
+        Bells { has_threads, bells: Vec::new() }
+    }
+
     /// Registers a bell, if there are threads to ring it.
-    fn register_bell(&mut self) -> Option<Arc<EventFd>> {
+    fn register(&mut self) -> Option<Arc<EventFd>> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let bell = self.has_threads.then(|| EventFd::from_flags(flags).ok()).flatten().map(Arc::new)?;
         self.bells.push(bell.clone());
         Some(bell)
     }
 
+    fn remove(&mut self, bell: &Arc<EventFd>) {
+        self.bells.retain(|other| !Arc::ptr_eq(other, bell));
+    }
+
     /// Makes threads that wait for room check again.
-    pub(super) fn ring(&self) {
+    pub fn ring(&self) {
         for bell in &self.bells {
             // A full counter has rung already.
             let _ = bell.write(1);
         }
     }
+}
 
+impl Multiplexer {
     /// Sends and reads for the connection, like its own turn.
     fn catch_up(&mut self, buffer: &mut [u8]) {
         self.session.note_time(now_ms());
@@ -84,10 +102,9 @@ impl Multiplexer {
         self.transport.is_full = false;
         self.flush();
         // A window update may stand behind the heads of requests.
-        let batch = std::mem::replace(&mut self.batch, usize::MAX);
-        self.has_rest = false;
+        let batch = self.turns.lift_batch();
         let pumped = self.pump(buffer, |_| true);
-        self.batch = batch;
+        self.turns.limit_batch(batch);
         match pumped {
             // The client may wait for the session's own frames (such as an answer to its PING), and no other turn may come in the
             // meantime.
@@ -108,7 +125,7 @@ impl Multiplexer {
             return true;
         }
         if !waits_for_window {
-            return !self.blocked.contains(&number);
+            return !self.streams.waits_for_bytes(number);
         }
         let may_go_on = self.session.room(number) > 0;
         if !may_go_on {

@@ -10,7 +10,8 @@ use bolide_protocol::http2::frame::{write_block, write_data};
 use bolide_protocol::response::{Outgoing, StreamEnd};
 
 use super::room_wait::WaitingStream;
-use super::{Multiplexer, SharedMultiplexer, StreamEntry};
+use super::streams::StreamEntry;
+use super::{Multiplexer, SharedMultiplexer};
 use crate::sockets::socket::Read;
 use crate::sockets::transport::{Moved, StreamPart, StreamTransport, StreamWait};
 
@@ -35,7 +36,7 @@ impl StreamLink {
 impl StreamTransport for StreamLink {
     fn read(&self, buffer: &mut [u8]) -> Read {
         let mut multiplexer = self.shared.lock();
-        let Some(line) = multiplexer.entry(self.number) else { return Read::Broken };
+        let Some(line) = multiplexer.streams.entry(self.number) else { return Read::Broken };
         let count = line.inbound.len().min(buffer.len());
         if count == 0 {
             return match line {
@@ -56,7 +57,7 @@ impl StreamTransport for StreamLink {
     }
 
     fn has_input(&self) -> bool {
-        self.shared.lock().entry(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
+        self.shared.lock().streams.entry(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
     }
 
     fn is_gone(&self) -> bool {
@@ -77,7 +78,7 @@ impl StreamTransport for StreamLink {
             Moved::All => multiplexer.move_part(self.number, outgoing, part),
             moved => (moved, 0),
         };
-        if let Some(line) = multiplexer.entry(self.number) {
+        if let Some(line) = multiplexer.streams.entry(self.number) {
             line.sent_bytes += (*sent - before + taken) as u64;
         }
         if moved == Moved::Part {
@@ -92,8 +93,8 @@ impl StreamTransport for StreamLink {
 }
 
 impl Multiplexer {
-    pub(super) fn is_gone(&mut self, number: u32) -> bool {
-        self.transport.is_broken || self.entry(number).is_none_or(|line| line.is_reset)
+    pub(super) fn is_gone(&self, number: u32) -> bool {
+        self.transport.is_broken || self.streams.is_gone(number)
     }
 
     /// Makes frames of waiting bytes: the head, as much of the payload as there is room for, and behind it the end or the trailer

@@ -23,7 +23,7 @@ impl Ranks {
             let turn = if priority.incremental { sent_bytes } else { u64::from(number) };
             (priority.urgency, priority.incremental, turn, number)
         };
-        let named = multiplexer.streams.iter().filter_map(|line| Some((line.key?.0, rank_of(line.number, line.sent_bytes))));
+        let named = multiplexer.streams.entries().filter_map(|line| Some((line.key?.0, rank_of(line.number, line.sent_bytes))));
         let mut ranks: Vec<(u64, Rank)> = named.collect();
         ranks.sort_unstable_by_key(|(key, _)| *key);
         Ranks(ranks)
