@@ -129,7 +129,6 @@ LONG_FUNCTIONS = {
     "crates/command_line/src/commands/check run",
     "crates/command_line/src/subcommand row",
     "crates/configuration/src/sources/yaml document",
-    "crates/engine/src/event_loop/worker_state new",
     "crates/engine/src/exchange/serving serve_http",
     "crates/master/src/supervisor/reports take_report",
     "crates/master/src/workers/harakiri check",

@@ -20,7 +20,7 @@ pub use crate::sockets::transport::RoomWait;
 
 /// An answer, lent for the time of a call.
 pub struct Answer<'a> {
-    pub(crate) writer: ResponseWriter<'a>,
+    writer: ResponseWriter<'a>,
 }
 
 /// The status of an answer.
@@ -95,7 +95,7 @@ pub enum Interim<'a> {
     EarlyFields(&'a [(&'a [u8], &'a [u8])]),
 }
 
-/// What is known of the body of an answer with a head.
+/// The facts of a body that an adapter needs, once the answer has a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyFacts {
     /// The application's own Content-Length, if the body must have this length.
@@ -112,10 +112,19 @@ pub struct BodyFacts {
     pub has_trailers: bool,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
     #[inline(always)]
-    pub(crate) fn of<'a>(writer: &'a mut ResponseWriter<'_>) -> Answer<'a> {
+    pub(crate) fn of(writer: &'a mut ResponseWriter<'_>) -> Answer<'a> {
         Answer { writer: writer.reborrow() }
+    }
+
+    /// What is behind the face, for the engine.
+    pub(crate) fn writer(&self) -> &ResponseWriter<'_> {
+        &self.writer
+    }
+
+    pub(crate) fn writer_mut(&mut self) -> &mut ResponseWriter<'a> {
+        &mut self.writer
     }
 
     /// Returns another face of the same answer, for a caller that can't use this one where it is.
@@ -123,7 +132,7 @@ impl Answer<'_> {
         Answer::of(&mut self.writer)
     }
 
-    // What is known of it.
+    // Its state.
 
     /// How far the answer has come.
     #[inline]
@@ -253,8 +262,8 @@ impl Answer<'_> {
         }
     }
 
-    /// Returns the wait for a client that must read first. It owns all that it needs, so that the answer may be elsewhere in the
-    /// meantime. `None`: there is nothing to wait for but the turns of other connections.
+    /// Returns the wait for a client that must read first. The wait owns all that it needs, so the answer may be elsewhere
+    /// meanwhile. `None`: there is nothing to wait for but the turns of other connections.
     pub fn room(&mut self) -> Option<RoomWait> {
         self.writer.wants_room().then(|| self.writer.room_wait())
     }

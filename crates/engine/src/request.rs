@@ -156,7 +156,7 @@ pub struct HttpRequest<'a, Memo> {
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
     /// The client asks for another protocol, and has sent nothing after its head. An application that is called with the complete
-    /// body may take over the connection ([`crate::response::ResponseWriter::give_away`]).
+    /// body may take over the connection ([`crate::answer::Answer::take_over`]).
     pub upgrade: bool,
     /// The body was chunked: its length is `body.length()`, and no header contains it.
     pub chunked: bool,

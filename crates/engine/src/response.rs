@@ -25,7 +25,7 @@ use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use bolide_routes::Store;
 
-use crate::response::body::{Body, BodyLeft};
+use crate::response::body::{BodyLeft, ResponseBody};
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
@@ -105,7 +105,7 @@ pub struct Response {
     head: ResponseHead,
     encoder: ResponseEncoder,
     terms: Terms,
-    pub(crate) body: Body,
+    pub(crate) body: ResponseBody,
     /// If the application may name a file instead of a body: the data needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
     /// The filter that changes this answer; `None` for none.
@@ -134,7 +134,7 @@ impl Response {
                 may_cork: false,
                 date_line: [b' '; 37],
             },
-            body: Body::new(),
+            body: ResponseBody::new(),
             x_sendfile: None,
             filter: None,
             own_fields: Vec::new(),

@@ -5,6 +5,7 @@
 //! held for moments, in which no application code runs. A thread that holds the table's lock may take this one, never the other
 //! way round. It does not know about the application or the table. Workers run it.
 
+mod bells;
 mod deadline;
 mod room_wait;
 mod stream_link;
@@ -24,11 +25,11 @@ use crate::scheduling::connections::Key;
 use crate::scheduling::held_answers::{HeldAnswers, Holding};
 use crate::sockets::socket::Read;
 use crate::sockets::transport::Transport;
+use bells::Bells;
 use deadline::{Deadline, Facts};
-use room_wait::Bells;
 pub use stream_link::StreamLink;
 pub use streams::Arrival;
-use streams::Streams;
+use streams::OpenStreams;
 pub use turns::Call;
 use turns::Turns;
 pub use urgency::Ranks;
@@ -46,7 +47,7 @@ pub struct Multiplexer {
     pub transport: Transport,
     pub session: Http2,
     limits: HeadLimits,
-    streams: Streams,
+    streams: OpenStreams,
     turns: Turns,
     /// Name of the connection that has the socket.
     pub key: Key,
@@ -129,7 +130,7 @@ impl Multiplexer {
             transport,
             session,
             limits: worker.head_limits,
-            streams: Streams::new(Bells::new(!worker.has_one_thread)),
+            streams: OpenStreams::new(Bells::new(!worker.has_one_thread)),
             turns: Turns::new(worker.slots.len()),
             key,
             input,

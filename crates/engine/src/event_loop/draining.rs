@@ -78,10 +78,10 @@ impl StaggeredClose {
 /// an answer, and does not read orders in the meantime. Returns `true` if it has cut the stream off.
 pub fn cut_off_late_stream(row: &Row, answer: &mut Answer<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
-    if stopped_ms == 0 || !answer.writer.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
+    if stopped_ms == 0 || !answer.writer().is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;
     }
-    answer.writer.cut_off();
+    answer.writer_mut().cut_off();
     log_cut_streams(row.worker.load(Relaxed), 1);
     true
 }

@@ -279,7 +279,7 @@ impl<L: Language> EmbeddedWorker<L> {
 
     /// An answer of this status is broken off, or a WebSocket is closed, because the application has failed.
     pub fn count_broken_off(&self, answer: &Answer<'_>) {
-        if answer.writer.status_code() < counting::FAILED_STATUS {
+        if answer.writer().status_code() < counting::FAILED_STATUS {
             counting::count_error(&self.heartbeat.slot.tally);
         }
     }

@@ -77,7 +77,7 @@ fn accepted<'a>(
     if answer.stage() >= Stage::Body {
         return Err("the response has begun");
     }
-    if answer.writer.shares_connection() {
+    if answer.writer().shares_connection() {
         return Err("the connection carries other requests too (HTTP/2)");
     }
     let asked = asked_by_variables(find, settings).map_err(|fault| fault.reason)?;
@@ -124,14 +124,14 @@ impl BlockingWebSocket {
         if self.has_ended(answer) {
             return false;
         }
-        answer.writer.begin_turn();
+        answer.writer_mut().begin_turn();
         self.websocket.say(kind, payload, answer);
         true
     }
 
     /// Whether data still waits for the client to read.
     pub fn is_behind(&self, answer: &Answer<'_>) -> bool {
-        self.websocket.has_outgoing(&answer.writer) && !answer.client_is_gone()
+        self.websocket.has_outgoing(answer.writer()) && !answer.client_is_gone()
     }
 
     pub fn has_ended(&self, answer: &Answer<'_>) -> bool {
@@ -146,33 +146,33 @@ impl BlockingWebSocket {
         if is_stopping || self.row.drained_ms.load(Relaxed) != 0 {
             self.websocket.leave_at(now, is_stopping);
         }
-        answer.writer.begin_turn();
-        self.websocket.tend(&mut answer.writer, now, self.timeout_ms);
+        answer.writer_mut().begin_turn();
+        self.websocket.tend(answer.writer_mut(), now, self.timeout_ms);
     }
 
     /// The number of milliseconds that the owner may wait for the client before the next check.
     pub fn wait_ms(&self, answer: &Answer<'_>) -> u64 {
-        let next_ms = self.websocket.next_ms(answer.writer.has_unsent(), self.timeout_ms);
+        let next_ms = self.websocket.next_ms(answer.writer().has_unsent(), self.timeout_ms);
         next_ms.saturating_sub(now_ms()).clamp(1, MAX_LOOK_MS)
     }
 
     /// The application has returned: sends a close frame, and ends the connection.
     pub fn end(mut self, answer: &mut Answer<'_>) {
-        answer.writer.begin_turn();
+        answer.writer_mut().begin_turn();
         self.websocket.close(NORMAL, "", answer);
         answer.fail(Failure::Disconnect);
     }
 
     fn read(&mut self, answer: &mut Answer<'_>) {
         let mut turn = TurnBudget::default();
-        self.websocket.take_in(&mut answer.writer, &mut self.input, &mut turn);
+        self.websocket.take_in(answer.writer_mut(), &mut self.input, &mut turn);
         self.buffer.resize(READ_BYTES, 0);
         while self.websocket.room() > 0 && self.input.is_empty() && turn.may_read() {
-            match answer.writer.transport.read(&mut self.buffer) {
+            match answer.writer_mut().transport.read(&mut self.buffer) {
                 Read::Bytes(count) => {
-                    turn.note_read(answer.writer.transport.read_cost(count));
+                    turn.note_read(answer.writer_mut().transport.read_cost(count));
                     self.websocket.hear(now_ms());
-                    let used = self.websocket.feed(&mut self.buffer[..count], &mut answer.writer, &mut turn);
+                    let used = self.websocket.feed(&mut self.buffer[..count], answer.writer_mut(), &mut turn);
                     self.input.extend_from_slice(&self.buffer[used..count]);
                 }
                 Read::Nothing => break,

@@ -225,7 +225,11 @@ impl Handshake {
             deflate.write_response(&mut value);
             value
         });
-        answer.writer.switch_to_websocket(self.accept.as_ref().map(|accept| &accept[..]), extensions.as_deref(), &fields)?;
+        answer.writer_mut().switch_to_websocket(
+            self.accept.as_ref().map(|accept| &accept[..]),
+            extensions.as_deref(),
+            &fields,
+        )?;
         let limits = Limits { message_bytes: self.settings.message_bytes };
         Ok(WebSocket {
             receiver: Receiver::new(limits, self.deflate),
@@ -277,7 +281,7 @@ impl WebSocket {
 
     /// The client is slow to read: no more data should be sent.
     pub fn is_behind(&self, answer: &Answer<'_>) -> bool {
-        self.has_no_room(&answer.writer)
+        self.has_no_room(answer.writer())
     }
 
     fn has_no_room(&self, response: &ResponseWriter<'_>) -> bool {
@@ -286,7 +290,7 @@ impl WebSocket {
 
     /// Sends a message. The payload of a text must be UTF-8. Data that the client does not read immediately is buffered.
     pub fn say(&mut self, kind: MessageKind, payload: &[u8], answer: &mut Answer<'_>) {
-        let response = &mut answer.writer;
+        let response = answer.writer_mut();
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
             frame.clear();
@@ -301,7 +305,7 @@ impl WebSocket {
 
     /// Sends a close frame with this code and reason, which the application also receives.
     pub fn close(&mut self, code: u16, reason: &str, answer: &mut Answer<'_>) {
-        self.begin_close(code, reason, &mut answer.writer);
+        self.begin_close(code, reason, answer.writer_mut());
     }
 
     fn begin_close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {

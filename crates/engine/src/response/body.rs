@@ -27,7 +27,7 @@ pub(super) enum Trailers {
     Begun,
 }
 
-pub struct Body {
+pub struct ResponseBody {
     pub(super) left: BodyLeft,
     /// The application has violated its own Content-Length.
     pub(super) overrun: bool,
@@ -50,9 +50,9 @@ pub struct Body {
     pub sent_content: bool,
 }
 
-impl Body {
-    pub(super) fn new() -> Body {
-        Body {
+impl ResponseBody {
+    pub(super) fn new() -> ResponseBody {
+        ResponseBody {
             left: BodyLeft::Unknown,
             overrun: false,
             short: false,

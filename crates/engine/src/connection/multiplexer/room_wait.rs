@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bolide_contract::clock::now_ms;
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::{Multiplexer, Pumped, SharedMultiplexer};
 use crate::sockets::socket::watch;
@@ -57,40 +56,6 @@ impl StreamWait for WaitingStream {
             multiplexer.streams.bells.remove(bell);
         }
         has_room
-    }
-}
-
-/// The bells of the threads that wait for room.
-#[derive(Default)]
-pub struct Bells {
-    /// Other threads may read and send for the connection while one waits.
-    has_threads: bool,
-    bells: Vec<Arc<EventFd>>,
-}
-
-impl Bells {
-    pub fn new(has_threads: bool) -> Bells {
-        Bells { has_threads, bells: Vec::new() }
-    }
-
-    /// Registers a bell, if there are threads to ring it.
-    fn register(&mut self) -> Option<Arc<EventFd>> {
-        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-        let bell = self.has_threads.then(|| EventFd::from_flags(flags).ok()).flatten().map(Arc::new)?;
-        self.bells.push(bell.clone());
-        Some(bell)
-    }
-
-    fn remove(&mut self, bell: &Arc<EventFd>) {
-        self.bells.retain(|other| !Arc::ptr_eq(other, bell));
-    }
-
-    /// Makes threads that wait for room check again.
-    pub fn ring(&self) {
-        for bell in &self.bells {
-            // A full counter has rung already.
-            let _ = bell.write(1);
-        }
     }
 }
 

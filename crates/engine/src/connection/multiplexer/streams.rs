@@ -8,7 +8,7 @@ use bolide_protocol::http1::Framing;
 use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts};
 use bolide_protocol::{Fault, Span};
 
-use super::room_wait::Bells;
+use super::bells::Bells;
 use crate::scheduling::connections::Key;
 
 /// A stream, from its request's head to the end of its answer.
@@ -65,7 +65,7 @@ impl Arrival {
 }
 
 #[derive(Default)]
-pub struct Streams {
+pub struct OpenStreams {
     /// The open streams, by number.
     open: Vec<StreamEntry>,
     /// Requests that wait to become connections.
@@ -79,9 +79,9 @@ pub struct Streams {
     pub bells: Bells,
 }
 
-impl Streams {
-    pub fn new(bells: Bells) -> Streams {
-        Streams { bells, ..Streams::default() }
+impl OpenStreams {
+    pub fn new(bells: Bells) -> OpenStreams {
+        OpenStreams { bells, ..OpenStreams::default() }
     }
 
     pub fn is_empty(&self) -> bool {
