@@ -384,45 +384,8 @@ class ThreadBody:
 
     def __call__(self) -> None: ...
 
-class GeventWorker:
-    """A worker that serves WSGI applications in greenlets, inside gevent's hub."""
-
-    def __init__(
-        self,
-        assignment: Assignment,
-        applications: list[tuple[str, Any]],
-        event_loop: Any,
-        modules: tuple[Any, Any],
-        after_request: Any | None,
-        on_drained: Callable[[], object],
-    ) -> None: ...
-    def start(self) -> None: ...
-    def turn(self) -> None: ...
-    def tick(self) -> None: ...
-    def stop(self) -> None: ...
-    def report_leaving(self) -> None: ...
-    def leave(self) -> None: ...
-    @property
-    def running(self) -> int: ...
-    @property
-    def seconds_of_stop(self) -> float | None: ...
-    def left(self) -> list[Any]: ...
-
-class AsgiWorker:
-    """A worker within an event loop. Only the loop's thread may use it."""
-
-    def __init__(
-        self,
-        assignment: Assignment,
-        applications: list[tuple[str, Callable[..., Any], dict[str, Any] | None]],
-        event_loop: asyncio.AbstractEventLoop,
-        module: ModuleType,
-        on_drained: Callable[[], None],
-    ) -> None:
-        """Each application comes with its mount and its lifespan `state`. `module` is `bolide.asgi`.
-
-        `on_drained` is called once, when there is nothing more to serve. RuntimeError: the assignment was used before.
-        """
+class LoopWorker:
+    """A worker within an event loop, asyncio's or gevent's. Only the loop's thread may use it."""
 
     def start(self) -> None:
         """Begin to serve: the loop watches the worker's descriptor from now on, and the master is notified."""
@@ -437,7 +400,7 @@ class AsgiWorker:
         """Stop serving. From now on the loop may block."""
 
     def report_leaving(self) -> None:
-        """Report that the lifespans have ended: the master then limits the time of the interpreter's end separately."""
+        """Report that the application has ended: the master then limits the time of the interpreter's end separately."""
 
     def leave(self) -> None:
         """The application wants the process to exit: requests in flight are finished first."""
@@ -448,4 +411,30 @@ class AsgiWorker:
 
     @property
     def running(self) -> int:
-        """The number of application tasks that still run."""
+        """The number of requests whose code still runs."""
+
+    def left(self) -> list[Any]:
+        """Return the greenlets of requests that go on although their clients have left."""
+
+def asgi_worker(
+    assignment: Assignment,
+    applications: list[tuple[str, Callable[..., Any], dict[str, Any] | None]],
+    event_loop: asyncio.AbstractEventLoop,
+    module: ModuleType,
+    on_drained: Callable[[], None],
+) -> LoopWorker:
+    """Make a worker of asynchronous applications. Each application comes with its mount and its lifespan `state`.
+
+    `module` is `bolide.asgi`. `on_drained` is called once, when there is nothing more to serve. RuntimeError: the assignment was
+    used before.
+    """
+
+def gevent_worker(
+    assignment: Assignment,
+    applications: list[tuple[str, Any]],
+    event_loop: Any,
+    modules: tuple[Any, Any],
+    after_request: Any | None,
+    on_drained: Callable[[], object],
+) -> LoopWorker:
+    """Make a worker that serves WSGI applications in greenlets, inside gevent's hub."""

@@ -163,7 +163,7 @@ class Service:
             (mount, self.asynchronous(callable, interface), next(states).state if interface == "asgi" else None)
             for mount, callable, interface in self.applications
         ]
-        self.worker = self.native.AsgiWorker(self.assignment, mounts, self.loop, sys.modules[__name__], self.note_drained)
+        self.worker = self.native.asgi_worker(self.assignment, mounts, self.loop, sys.modules[__name__], self.note_drained)
         self.worker.start()
         await self.drained
         self.worker.stop()

@@ -139,8 +139,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<helper::HelperLink>()?;
     module.add_class::<services::spooler_work::SpoolerWork>()?;
     module.add_class::<prototype::Assignment>()?;
-    module.add_class::<asgi::worker::AsgiWorker>()?;
-    module.add_class::<gevent::worker::GeventWorker>()?;
+    module.add_class::<event_loop::hosted::LoopWorker>()?;
+    module.add_function(wrap_pyfunction!(asgi::worker::asgi_worker, module)?)?;
+    module.add_function(wrap_pyfunction!(gevent::worker::gevent_worker, module)?)?;
     module.add_class::<gevent::context::RequestContext>()?;
     module.add_function(wrap_pyfunction!(gevent::context::uwsgi_request_context, module)?)?;
     module.add_class::<threads::ThreadBody>()?;

@@ -95,7 +95,7 @@ pub enum Interim<'a> {
     EarlyFields(&'a [(&'a [u8], &'a [u8])]),
 }
 
-/// The facts of a body that an adapter needs, once the answer has a head.
+/// The facts of a body that an adapter needs, behind the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyFacts {
     /// The application's own Content-Length, if the body must have this length.
@@ -241,7 +241,7 @@ impl<'a> Answer<'a> {
         self.writer.push(part, when)
     }
 
-    /// As [`Answer::push`], for a call that can't be suspended, such as `write()`: the client's turn does not end in it. After
+    /// As [`Answer::push`], for a call that can't be suspended, such as `write()`. The client's turn does not end in it. After
     /// [`Pushed::Part`] the caller waits ([`Answer::room`]) and writes the rest, which may be nothing: then what was accepted must
     /// still be sent before the call returns.
     pub fn write(&mut self, part: &[u8]) -> Pushed {
@@ -262,8 +262,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Returns the wait for a client that must read first. The wait owns all that it needs, so the answer may be elsewhere
-    /// meanwhile. `None`: there is nothing to wait for but the turns of other connections.
+    /// Returns the wait for a client that must read first. The wait owns all that it needs, so the answer may be elsewhere in the
+    /// meantime. `None`: there is nothing to wait for but the turns of other connections.
     pub fn room(&mut self) -> Option<RoomWait> {
         self.writer.wants_room().then(|| self.writer.room_wait())
     }

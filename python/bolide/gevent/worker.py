@@ -122,7 +122,7 @@ def serve(native, assignment, applications, after_request, settings):
     loop = HubLoop(gevent.get_hub())
     modules = (sys.modules[__name__], wsgi)
     os.register_at_fork(after_in_child=loop.leave_behind)
-    worker = native.GeventWorker(assignment, applications, loop, modules, after_request, drained.set)
+    worker = native.gevent_worker(assignment, applications, loop, modules, after_request, drained.set)
     worker.start()
     wait(worker, drained.wait)
     worker.stop()

@@ -3,9 +3,9 @@
 //!
 //! It does not know about requests or tasks. Only the event loop's thread uses it.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 
-use bolide_engine::EmbeddedWorker;
+use bolide_engine::forks::leave_if_child;
 use bolide_engine::mounts::Mounts;
 use bolide_files::named::NamedFiles;
 use pyo3::ffi;
@@ -13,8 +13,9 @@ use pyo3::ffi;
 use super::awaitable::Awaitables;
 use super::names::AsgiNames;
 use super::scope::Templates;
+use super::task::show_awaited;
 use super::task_factory::TaskFactory;
-use crate::exceptions::keeping_exception;
+use crate::event_loop::hosted::{Hosted, Turns};
 use crate::faults::{FaultLog, log_set_exception};
 use crate::native::call_method_with;
 use crate::object::Object;
@@ -46,15 +47,12 @@ pub struct Asgi {
     pub most_running: usize,
     /// Tasks of the application that have not ended.
     pub ongoing: Ongoing,
-    pub turn_is_wanted: Cell<bool>,
-    /// `AsgiWorker.turn`, for the loop to call.
-    pub turn: OnceCell<Object>,
     /// The context of each turn. Without it, a turn would run with the context variables of the request that scheduled it, and so
     /// would the requests that start in that turn.
     pub context: Object,
     /// `("context",)`: the keyword of `call_soon` for it.
     pub context_keyword: Object,
-    pub embedded: OnceCell<EmbeddedWorker<Asgi>>,
+    pub turns: Turns<Asgi>,
 }
 
 // SAFETY: only the event loop's thread uses an `Asgi`: the engine is embedded in that loop and has no thread of its own, the
@@ -81,36 +79,36 @@ pub struct PyCallbacks {
     pub note_left: Object,
 }
 
-impl Asgi {
-    /// The engine, once it exists.
-    pub fn embedded(&self) -> Option<&EmbeddedWorker<Asgi>> {
-        self.embedded.get()
+impl Hosted for Asgi {
+    fn turns(&self) -> &Turns<Asgi> {
+        &self.turns
     }
 
-    /// Schedules a turn of the loop if a visit left work to do.
-    pub fn want_turn(&self) {
-        if let Some(embedded) = self.embedded.get()
-            && !self.turn_is_wanted.get()
-            && embedded.wants_turn()
-        {
-            self.ask_for_turn();
+    fn schedule(&self, function: &Object) {
+        let arguments = [self.event_loop.as_ptr(), function.as_ptr(), self.context.as_ptr()];
+        // SAFETY: all live; the result is ours. The tuple names the last argument.
+        let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
+        if asked.is_none() {
+            self.log_set_exception("the event loop");
         }
     }
 
-    /// Schedules a turn after the tasks that are ready.
-    pub fn ask_for_turn(&self) {
-        let Some(turn) = self.turn.get() else { return };
-        self.turn_is_wanted.set(true);
-        keeping_exception(|| {
-            let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
-            // SAFETY: all live; the result is ours. The tuple names the last argument.
-            let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
-            if asked.is_none() {
-                self.log_set_exception("the event loop");
-            }
-        });
+    /// A child of a request ends with the call of the application, and does not come back to the loop.
+    fn may_turn(&self) -> bool {
+        leave_if_child();
+        true
     }
 
+    fn note_turn(&self) {
+        show_awaited(self);
+    }
+
+    fn running(&self) -> usize {
+        self.ongoing.count()
+    }
+}
+
+impl Asgi {
     pub fn log_set_exception(&self, subject: &str) {
         log_set_exception(&self.fault_log, subject);
     }

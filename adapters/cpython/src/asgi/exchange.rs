@@ -20,6 +20,7 @@ use super::futures::{future, is_done, reject_gone, wake};
 use super::http::{self, HttpSendEvent, HttpState};
 use super::messages::Message;
 use super::websocket::{self, WebSocketSendEvent, WebSocketState};
+use crate::event_loop::hosted::Hosted;
 use crate::faults::FaultPlace;
 use crate::native::{Lasting, NativeType, bound, call, held};
 use crate::object::Object;

@@ -12,6 +12,7 @@ use pyo3::ffi;
 use super::context::Asgi;
 use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState, SendEvent};
 use super::websocket::{NORMAL, WebSocketSendEvent};
+use crate::event_loop::hosted::Hosted;
 use crate::faults::{FaultPlace, failed, log_message, log_request_exception};
 use crate::native::{Lasting, bound, call, call_method};
 use crate::object::{Object, new_reference, utf8_lossy};

@@ -1,10 +1,9 @@
-//! The Python object for the worker of asynchronous applications: `bolide/asgi.py` makes one, has the event loop watch its
-//! descriptor, and calls `turn` when that is readable. It must not know requests. The event loop's thread runs it.
+//! Makes the worker of asynchronous applications, for `bolide/asgi.py`: the objects that all requests share. It must not know
+//! requests. The event loop's thread runs it.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 
 use bolide_contract::settings::{Extension, Settings};
-use bolide_engine::EmbeddedWorker;
 use bolide_engine::mounts::Mounts;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -15,9 +14,8 @@ use super::awaitable::Awaitables;
 use super::context::{Asgi, Ongoing, PyCallbacks};
 use super::names::AsgiNames;
 use super::scope::Templates;
-use super::task::show_awaited;
 use super::task_factory::TaskFactory;
-use crate::event_loop::hosted::{HostLoop, HostedWorker, NextTurn, not_made};
+use crate::event_loop::hosted::{HostLoop, LoopWorker, Turns};
 use crate::faults::FaultLog;
 use crate::object::Object;
 use crate::prototype::Assignment;
@@ -29,99 +27,25 @@ const SPEC_VERSION: &str = "2.5";
 /// A mount, its callable, and the `state` of its lifespan.
 type MountedApplication = (String, Py<PyAny>, Option<Py<PyDict>>);
 
-/// A worker within an event loop.
-#[pyclass(unsendable, module = "bolide._native")]
-pub struct AsgiWorker {
-    asgi: &'static Asgi,
-    hosted: HostedWorker<Asgi>,
-    stall_ms: Option<u64>,
-    worker: u32,
-}
-
-#[pymethods]
-impl AsgiWorker {
-    /// `applications` is a list of `(mount, callable, state)`, where `state` is None or the dictionary of its lifespan; `module`
-    /// is `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
-    #[new]
-    fn new(
-        py: Python<'_>,
-        assignment: &Assignment,
-        applications: Vec<MountedApplication>,
-        event_loop: Bound<'_, PyAny>,
-        module: &Bound<'_, PyAny>,
-        on_drained: Py<PyAny>,
-    ) -> PyResult<AsgiWorker> {
-        let engine = assignment.take()?;
-        let settings = engine.settings.clone();
-        let worker = engine.worker;
-        let templates = templates(py, &engine, &applications)?;
-        let asgi = make(py, applications, event_loop.clone(), module, templates, &settings)?;
-        // The worker serves for the rest of the process' life, so this is never freed.
-        let asgi: &'static Asgi = Box::leak(Box::new(asgi));
-        let embedded = EmbeddedWorker::new(asgi, engine)?;
-        if asgi.embedded.set(embedded).is_err() {
-            return Err(PyRuntimeError::new_err("a worker is made once"));
-        }
-        let context = Some(bound(py, &asgi.context).unbind());
-        let host = HostLoop { event_loop: event_loop.unbind(), context };
-        let hosted = HostedWorker::new(host, asgi.embedded().ok_or_else(not_made)?, on_drained);
-        Ok(AsgiWorker { asgi, hosted, stall_ms: settings.asynchronous.stall_ms, worker })
-    }
-
-    /// Begins to serve: the loop watches the descriptor from now on, and the master is notified.
-    fn start(this: &Bound<'_, AsgiWorker>) -> PyResult<()> {
-        let py = this.py();
-        let worker = this.borrow();
-        let turn = this.getattr("turn")?;
-        let _made_once = worker.asgi.turn.set(object_of(turn.clone()));
-        let report = bound(py, &worker.asgi.callbacks.report_stall).unbind();
-        let calls = (turn.unbind(), this.getattr("tick")?.unbind());
-        worker.hosted.start(py, calls, (worker.stall_ms, worker.worker), report)
-    }
-
-    /// Handles all pending events, and schedules the next timer.
-    fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        bolide_engine::forks::leave_if_child();
-        self.asgi.turn_is_wanted.set(false);
-        if self.hosted.turn(py, || show_awaited(self.asgi))? == NextTurn::Soon {
-            self.asgi.ask_for_turn();
-        }
-        Ok(())
-    }
-
-    /// The loop's timer has fired.
-    fn tick(&self, py: Python<'_>) -> PyResult<()> {
-        self.hosted.note_tick(self.asgi.turn_is_wanted.get());
-        self.turn(py)
-    }
-
-    /// Stops serving: the loop removes the descriptor, and the watcher stops. From now on the loop may block.
-    fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        show_awaited(self.asgi);
-        self.hosted.stop(py)
-    }
-
-    /// Reports that the lifespans have ended: the master then limits the time of the interpreter's end separately.
-    fn report_leaving(&self) {
-        self.hosted.embedded().tell_leaving();
-    }
-
-    /// The application wants the process to exit: requests in flight are finished first.
-    fn leave(&self) {
-        self.hosted.embedded().leave();
-    }
-
-    /// The number of application tasks that still run.
-    #[getter]
-    fn running(&self) -> usize {
-        self.asgi.ongoing.count()
-    }
-
-    /// Seconds since the order to stop. `None` if the worker exits for another reason.
-    #[getter]
-    fn seconds_of_stop(&self) -> Option<f64> {
-        self.hosted.seconds_of_stop()
-    }
+/// Makes a worker within an event loop. `applications` is a list of `(mount, callable, state)`, where `state` is None or the
+/// dictionary of its lifespan; `module` is `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
+#[pyfunction]
+pub fn asgi_worker(
+    py: Python<'_>,
+    assignment: &Assignment,
+    applications: Vec<MountedApplication>,
+    event_loop: Bound<'_, PyAny>,
+    module: &Bound<'_, PyAny>,
+    on_drained: Py<PyAny>,
+) -> PyResult<LoopWorker> {
+    let engine = assignment.take()?;
+    let templates = templates(py, &engine, &applications)?;
+    let asgi = make(py, applications, event_loop.clone(), module, templates, &engine.settings)?;
+    // The worker serves for the rest of the process' life, so this is never freed.
+    let asgi: &'static Asgi = Box::leak(Box::new(asgi));
+    let context = Some(bound(py, &asgi.context).unbind());
+    let host = HostLoop { event_loop: event_loop.unbind(), context };
+    LoopWorker::new(asgi, engine, host, on_drained, bound(py, &asgi.callbacks.report_stall).unbind())
 }
 
 fn bound<'py>(py: Python<'py>, object: &Object) -> Bound<'py, PyAny> {
@@ -180,12 +104,10 @@ fn make(
         is_quiet_of_clients: !settings.logging.write_errors,
         most_running: settings.asynchronous.concurrency.map_or(usize::MAX, |most| most as usize),
         ongoing: Ongoing::default(),
-        turn_is_wanted: Cell::new(false),
-        turn: OnceCell::new(),
         // SAFETY: the thread holds the interpreter; the copy is new.
         context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(|| no_memory(py))?,
         context_keyword: object_of(PyTuple::new(py, ["context"])?.into_any()),
-        embedded: OnceCell::new(),
+        turns: Turns::default(),
     })
 }
 

@@ -1,5 +1,5 @@
-//! A worker inside an event loop of Python, as its Python object sees it: turns of the engine, the loop's timer for the next one,
-//! and the end. `asyncio` and gevent's hub have one each.
+//! A worker inside an event loop of Python: its Python object, turns of the engine, the loop's timer for the next one, and the
+//! end. It is the same for `asyncio` and for gevent's hub; what differs is in [`Hosted`].
 //!
 //! It does not know about requests. The loop's thread runs it.
 
@@ -9,12 +9,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::app::Language;
-use bolide_engine::{EmbeddedWorker, Turned};
+use bolide_engine::{Assignment, EmbeddedWorker, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
 use super::watcher;
+use crate::exceptions::keeping_exception;
+use crate::object::Object;
+use crate::worker::object_of;
 
 /// The loop of Python, with the methods of asyncio that a worker needs: `add_reader`, `remove_reader` and `call_later`.
 pub struct HostLoop {
@@ -23,59 +26,207 @@ pub struct HostLoop {
     pub context: Option<Py<PyAny>>,
 }
 
+/// What an interface has of its own in the turns of its worker.
+pub trait Hosted: Language + Sized {
+    fn turns(&self) -> &Turns<Self>;
+
+    /// Has the loop call a function behind the tasks that are ready.
+    fn schedule(&self, function: &Object);
+
+    /// Whether this process is still the worker: a request may have forked a child, in which the loop serves the child's code.
+    fn may_turn(&self) -> bool;
+
+    /// The engine has returned from a turn.
+    fn note_turn(&self) {}
+
+    /// The number of requests whose code still runs.
+    fn running(&self) -> usize;
+
+    /// The running code of requests that goes on although their clients have left, if it can be ended.
+    fn left(&self, _py: Python<'_>) -> Vec<Py<PyAny>> {
+        Vec::new()
+    }
+
+    /// The engine, once it exists.
+    fn embedded(&self) -> Option<&EmbeddedWorker<Self>> {
+        self.turns().embedded.get()
+    }
+
+    /// Schedules a turn if a visit left work to do.
+    fn want_turn(&self) {
+        let turns = self.turns();
+        if let Some(embedded) = turns.embedded.get()
+            && !turns.is_wanted.get()
+            && embedded.wants_turn()
+        {
+            self.ask_for_turn();
+        }
+    }
+
+    /// Schedules a turn behind the tasks that are ready.
+    fn ask_for_turn(&self) {
+        let turns = self.turns();
+        let Some(turn) = turns.turn.get() else { return };
+        turns.is_wanted.set(true);
+        keeping_exception(|| self.schedule(turn));
+    }
+}
+
+/// The engine in its loop, and whether the loop was asked for a turn of it.
+pub struct Turns<L: Language> {
+    embedded: OnceCell<EmbeddedWorker<L>>,
+    /// [`LoopWorker::turn`], for the loop to call.
+    turn: OnceCell<Object>,
+    is_wanted: Cell<bool>,
+}
+
+impl<L: Language> Default for Turns<L> {
+    fn default() -> Turns<L> {
+        Turns { embedded: OnceCell::new(), turn: OnceCell::new(), is_wanted: Cell::new(false) }
+    }
+}
+
+/// What the Python object of a worker asks of it, whatever its interface.
+trait Worker {
+    fn start(&self, py: Python<'_>, turn: Bound<'_, PyAny>, tick: Py<PyAny>) -> PyResult<()>;
+    fn turn(&self, py: Python<'_>) -> PyResult<()>;
+    fn tick(&self, py: Python<'_>) -> PyResult<()>;
+    fn stop(&self, py: Python<'_>) -> PyResult<()>;
+    fn report_leaving(&self);
+    fn leave(&self);
+    fn running(&self) -> usize;
+    fn left(&self, py: Python<'_>) -> Vec<Py<PyAny>>;
+    fn seconds_of_stop(&self) -> Option<f64>;
+}
+
+/// The Python object of a worker within an event loop: `bolide/asgi.py` and `bolide/gevent/worker.py` make one, have the loop
+/// watch its descriptor, and call `turn` when that is readable.
+#[pyclass(unsendable, module = "bolide._native")]
+pub struct LoopWorker {
+    worker: Box<dyn Worker>,
+}
+
+#[pymethods]
+impl LoopWorker {
+    /// Begins to serve: the loop watches the descriptor from now on, and the master is notified.
+    fn start(this: &Bound<'_, LoopWorker>) -> PyResult<()> {
+        let (turn, tick) = (this.getattr("turn")?, this.getattr("tick")?.unbind());
+        this.borrow().worker.start(this.py(), turn, tick)
+    }
+
+    /// Handles all pending events, and schedules the next timer.
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        self.worker.turn(py)
+    }
+
+    /// The loop's timer has fired.
+    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+        self.worker.tick(py)
+    }
+
+    /// Stops serving: the loop removes the descriptor, and the watcher stops. From now on the loop may block.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.worker.stop(py)
+    }
+
+    /// Reports that the application has ended: the master then limits the time of the interpreter's end separately.
+    fn report_leaving(&self) {
+        self.worker.report_leaving();
+    }
+
+    /// The application wants the process to exit: requests in flight are finished first.
+    fn leave(&self) {
+        self.worker.leave();
+    }
+
+    /// The number of requests whose code still runs.
+    #[getter]
+    fn running(&self) -> usize {
+        self.worker.running()
+    }
+
+    /// The greenlets of requests that go on although their clients have left.
+    fn left(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.worker.left(py)
+    }
+
+    /// Seconds since the order to stop. `None` if the worker exits for another reason.
+    #[getter]
+    fn seconds_of_stop(&self) -> Option<f64> {
+        self.worker.seconds_of_stop()
+    }
+}
+
+impl LoopWorker {
+    /// Makes the worker's engine within the loop. `on_drained` is called once, when there is nothing more to serve. A loop that
+    /// has not turned for the `stall_ms` of the settings is reported with `report_stall`, a callable of Python.
+    ///
+    /// # Errors
+    /// The engine can't be made, or there is one.
+    pub fn new<I: Hosted>(
+        interface: &'static I,
+        assignment: Assignment,
+        host: HostLoop,
+        on_drained: Py<PyAny>,
+        report_stall: Py<PyAny>,
+    ) -> PyResult<LoopWorker> {
+        let (stall_ms, number) = (assignment.settings.asynchronous.stall_ms, assignment.worker);
+        let turns = interface.turns();
+        if turns.embedded.set(EmbeddedWorker::new(interface, assignment)?).is_err() {
+            return Err(PyRuntimeError::new_err("a worker is made once"));
+        }
+        let embedded = turns.embedded.get().ok_or_else(|| PyRuntimeError::new_err("the worker has not been made"))?;
+        let (timer, tick, has_drained) = (RefCell::new(None), OnceCell::new(), Cell::new(false));
+        let stalls = Stalls { limit_ms: stall_ms, worker: number, report: report_stall };
+        let worker = HostedWorker { interface, embedded, host, timer, tick, on_drained, has_drained, stalls };
+        Ok(LoopWorker { worker: Box::new(worker) })
+    }
+}
+
+/// When and how a loop that does not turn is reported.
+struct Stalls {
+    /// In milliseconds; `None`: never.
+    limit_ms: Option<u64>,
+    worker: u32,
+    report: Py<PyAny>,
+}
+
 /// A worker and its loop.
-pub struct HostedWorker<L: Language> {
+struct HostedWorker<I: Hosted> {
+    interface: &'static I,
+    embedded: &'static EmbeddedWorker<I>,
     host: HostLoop,
     /// When the loop's timer calls `tick`, in monotonic milliseconds; and the timer.
     timer: RefCell<Option<(u64, Py<PyAny>)>>,
     tick: OnceCell<Py<PyAny>>,
     on_drained: Py<PyAny>,
     has_drained: Cell<bool>,
-    embedded: &'static EmbeddedWorker<L>,
+    stalls: Stalls,
 }
 
-/// The caller's next step after a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NextTurn {
-    /// The loop calls when there is something to do.
-    ByLoop,
-    /// The caller asks the loop for another one immediately.
-    Soon,
-}
-
-impl<L: Language> HostedWorker<L> {
-    /// `on_drained` is called once, when there is nothing more to serve.
-    pub fn new(host: HostLoop, embedded: &'static EmbeddedWorker<L>, on_drained: Py<PyAny>) -> HostedWorker<L> {
-        let (timer, tick, has_drained) = (RefCell::new(None), OnceCell::new(), Cell::new(false));
-        HostedWorker { host, timer, tick, on_drained, has_drained, embedded }
-    }
-
-    /// Begins to serve: the loop watches the descriptor from now on, and the master is notified. A loop that has not turned for
-    /// `stall_ms` is reported with `report`, a callable of Python.
-    pub fn start(
-        &self,
-        py: Python<'_>,
-        (turn, tick): (Py<PyAny>, Py<PyAny>),
-        (stall_ms, worker): (Option<u64>, u32),
-        report: Py<PyAny>,
-    ) -> PyResult<()> {
+impl<I: Hosted> Worker for HostedWorker<I> {
+    fn start(&self, py: Python<'_>, turn: Bound<'_, PyAny>, tick: Py<PyAny>) -> PyResult<()> {
+        let _made_once = self.interface.turns().turn.set(object_of(turn.clone()));
         let _made_once = self.tick.set(tick);
         self.host.event_loop.bind(py).call_method1("add_reader", (self.embedded.descriptor().as_raw_fd(), turn))?;
-        if let Some(stall_ms) = stall_ms {
-            watcher::watch(self.embedded.heartbeat(), stall_ms, worker, report)?;
+        if let Some(limit_ms) = self.stalls.limit_ms {
+            watcher::watch(self.embedded.heartbeat(), limit_ms, self.stalls.worker, self.stalls.report.clone_ref(py))?;
         }
         self.embedded.announce();
         Ok(())
     }
 
-    /// Handles all pending events. `after` runs when the engine has returned; then the next timer is scheduled.
-    pub fn turn(&self, py: Python<'_>, after: impl FnOnce()) -> PyResult<NextTurn> {
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.interface.may_turn() {
+            return Ok(());
+        }
+        self.interface.turns().is_wanted.set(false);
         let turned = self.embedded.turn();
-        after();
+        self.interface.note_turn();
         match turned {
             Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds)?,
             Turned::Wait(None) => {}
-            Turned::Again => return Ok(NextTurn::Soon),
+            Turned::Again => self.interface.ask_for_turn(),
             Turned::Drained => {
                 if !self.has_drained.replace(true) {
                     self.embedded.tell_drained();
@@ -83,19 +234,22 @@ impl<L: Language> HostedWorker<L> {
                 }
             }
         }
-        Ok(NextTurn::ByLoop)
+        Ok(())
     }
 
-    /// The loop's timer has fired; a turn follows. `turn_is_wanted`: the loop was asked for one already.
-    pub fn note_tick(&self, turn_is_wanted: bool) {
+    fn tick(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.interface.may_turn() {
+            return Ok(());
+        }
         self.timer.borrow_mut().take();
-        if !turn_is_wanted {
+        if !self.interface.turns().is_wanted.get() {
             self.embedded.note_timer();
         }
+        self.turn(py)
     }
 
-    /// Stops serving: the loop removes the descriptor, and the watcher stops. From now on the loop may block.
-    pub fn stop(&self, py: Python<'_>) -> PyResult<()> {
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.interface.note_turn();
         self.embedded.heartbeat().end();
         self.host.event_loop.bind(py).call_method1("remove_reader", (self.embedded.descriptor().as_raw_fd(),))?;
         if let Some((_, timer)) = self.timer.borrow_mut().take() {
@@ -104,16 +258,29 @@ impl<L: Language> HostedWorker<L> {
         Ok(())
     }
 
-    pub fn embedded(&self) -> &'static EmbeddedWorker<L> {
-        self.embedded
+    fn report_leaving(&self) {
+        self.embedded.tell_leaving();
     }
 
-    /// Seconds since the order to stop. `None` if the worker exits for another reason.
-    pub fn seconds_of_stop(&self) -> Option<f64> {
+    fn leave(&self) {
+        self.embedded.leave();
+    }
+
+    fn running(&self) -> usize {
+        self.interface.running()
+    }
+
+    fn left(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        self.interface.left(py)
+    }
+
+    fn seconds_of_stop(&self) -> Option<f64> {
         let told_ms = self.embedded.worker().row.stopped_ms.load(Relaxed);
         (told_ms != 0).then(|| now_ms().saturating_sub(told_ms) as f64 / 1000.0)
     }
+}
 
+impl<I: Hosted> HostedWorker<I> {
     /// One timer is enough: one that fires too early finds nothing to do.
     fn set_timer(&self, py: Python<'_>, milliseconds: u64) -> PyResult<()> {
         let due_ms = now_ms() + milliseconds;
@@ -133,9 +300,4 @@ impl<L: Language> HostedWorker<L> {
         *timer = Some((due_ms, handle.unbind()));
         Ok(())
     }
-}
-
-/// The error of a worker that is asked before it exists.
-pub fn not_made() -> PyErr {
-    PyRuntimeError::new_err("the worker has not been made")
 }

@@ -3,14 +3,13 @@
 //!
 //! It does not know about request's answers. Only the hub's thread uses it.
 
-use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_engine::answer::Answer;
 use bolide_engine::forks::{is_child, leave_if_child};
 use bolide_engine::request_stream::RequestStream;
-use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
+use bolide_engine::{ExchangeId, Visited};
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -22,7 +21,8 @@ use crate::call::context::Wsgi;
 use crate::call::cooperation::{self, ClientEvent, Cooperation};
 use crate::call::current as current_request;
 use crate::call::state::CallState;
-use crate::exceptions::{keeping_exception, raise, runtime_error};
+use crate::event_loop::hosted::{Hosted, Turns};
+use crate::exceptions::{raise, runtime_error};
 use crate::faults::log_set_exception;
 use crate::native::{call, call_method};
 use crate::object::Object;
@@ -41,10 +41,7 @@ pub struct Gevent {
     pub names: Names,
     /// The context variables that each request begins with.
     pub context: Object,
-    pub turn_is_wanted: Cell<bool>,
-    /// `GeventWorker.turn`, for the hub to call.
-    pub turn: OnceCell<Object>,
-    pub embedded: OnceCell<EmbeddedWorker<Gevent>>,
+    pub turns: Turns<Gevent>,
     /// The hub's thread.
     pub thread: libc::pthread_t,
 }
@@ -83,16 +80,40 @@ pub struct Names {
     pub request_id: Object,
 }
 
+impl Hosted for Gevent {
+    fn turns(&self) -> &Turns<Gevent> {
+        &self.turns
+    }
+
+    fn schedule(&self, function: &Object) {
+        // SAFETY: both live; the result is ours.
+        if unsafe { call(self.run_callback.as_ptr(), [function.as_ptr()]) }.is_none() {
+            log_set_exception(&self.wsgi.fault_log, "gevent's hub");
+        }
+    }
+
+    /// In a child that a request has forked, the hub serves the code of that request alone.
+    fn may_turn(&self) -> bool {
+        !is_child()
+    }
+
+    fn running(&self) -> usize {
+        self.pool.busy()
+    }
+
+    fn left(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        // SAFETY: the pointers are those of living objects, and each result has a reference of its own.
+        let owned = |greenlet: &Object| unsafe { Bound::from_borrowed_ptr(py, greenlet.as_ptr()).unbind() };
+        self.pool.left().iter().map(owned).collect()
+    }
+}
+
 impl Gevent {
     /// Lets requests of this process be found by their greenlets.
     pub fn register(&'static self) {
         let _made_once = GEVENT.set(self);
         cooperation::register(self);
         current_request::find_by(state_of);
-    }
-
-    pub fn embedded(&self) -> Option<&EmbeddedWorker<Gevent>> {
-        self.embedded.get()
     }
 
     /// Ends this process if it is a child whose code has returned from the application. In other greenlets of a child it never
@@ -109,31 +130,6 @@ impl Gevent {
         // SAFETY: the function lives as long as the worker. After its result, or an exception, the process exits.
         let _ends = unsafe { Object::owned(ffi::PyObject_CallNoArgs(self.callbacks.live_as_child.as_ptr())) };
         leave_if_child();
-    }
-
-    /// Schedules a turn of the engine if a visit left work to do.
-    pub fn want_turn(&self) {
-        if let Some(embedded) = self.embedded.get()
-            && !self.turn_is_wanted.get()
-            && embedded.wants_turn()
-        {
-            self.ask_for_turn();
-        }
-    }
-
-    /// Schedules a turn after the greenlets that are ready.
-    pub fn ask_for_turn(&self) {
-        let Some(turn) = self.turn.get() else { return };
-        self.turn_is_wanted.set(true);
-        keeping_exception(|| self.schedule(turn));
-    }
-
-    /// Has the hub call a function soon.
-    fn schedule(&self, function: &Object) {
-        // SAFETY: both live; the result is ours.
-        if unsafe { call(self.run_callback.as_ptr(), [function.as_ptr()]) }.is_none() {
-            log_set_exception(&self.wsgi.fault_log, "gevent's hub");
-        }
     }
 
     /// Has the hub switch to a greenlet soon.

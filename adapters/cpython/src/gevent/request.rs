@@ -13,6 +13,7 @@ use super::context::Gevent;
 use super::pool::{Job, JobEnd, Seat};
 use crate::call::cooperation::{Cooperation, visit};
 use crate::call::state::{CallState, Place};
+use crate::event_loop::hosted::Hosted;
 use crate::exceptions::{clear_client_disconnected, keeping_exception};
 use crate::faults::{FaultPlace, failed, log_message, log_set_exception};
 use crate::native::call;
