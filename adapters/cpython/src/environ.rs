@@ -3,28 +3,12 @@
 //! There is a template for each listener, and for a kept-alive connection that repeats its header block one that also has the
 //! header fields. It knows nothing of the call that follows. Worker threads run it while they hold the interpreter.
 
-use bolide_engine::request::{
-    Forwarded, FrontTls, HeaderMemory, HttpRequest, Identity, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version,
-    joint,
-};
+use bolide_engine::request::variables::{Known, Variables};
+use bolide_engine::request::{HeaderMemory, LogFacts, Request};
 use pyo3::ffi;
 
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, latin1};
-
-/// The variables that a uwsgi packet would carry for the request line and the connection, counted like uWSGI does:
-/// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT, REMOTE_ADDR,
-/// REMOTE_PORT: their number, the bytes of their names and of their two lengths.
-const OWN_VARIABLES: u32 = 10;
-const OWN_VARIABLE_BYTES: u32 = 14 + 11 + 9 + 12 + 15 + 11 + 11 + 11 + 11 + 11 + 4 * OWN_VARIABLES;
-
-/// The origin of a request, according to its connection and its header block.
-#[derive(Clone, Copy)]
-struct RequestOrigin<'a> {
-    peer: &'a Peer,
-    forwarded: Option<&'a Forwarded>,
-    script_name: &'a [u8],
-}
 
 /// A header block of a connection, as a template for its next request.
 pub struct EnvironMemo {
@@ -98,144 +82,35 @@ impl Environs {
 
     /// Returns the dictionary of a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
     pub fn make(&mut self, request: &mut Request<'_, EnvironMemo>) -> Option<Dictionary> {
-        let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
-        let Request { peer, forwarded, script_name, .. } = *request;
-        let origin = RequestOrigin { peer, forwarded, script_name };
-        let length = request.body.length();
-        let mut environ = match &mut request.parts {
-            RequestParts::Http(http) => self.http(&template, http, origin, length, &mut request.log_facts),
-            RequestParts::Variables(variables) => self.reverse_proxy(&template, variables, script_name, &mut request.log_facts),
-        }?;
-        if let Some(identity) = &request.identity {
-            self.set_identity(&mut environ, identity)?;
-        }
-        Some(environ)
-    }
-
-    /// Sets the identity of the request in place of the one that the client may have sent.
-    fn set_identity(&mut self, environ: &mut Dictionary, identity: &Identity) -> Option<()> {
-        let id = latin1(identity.id.as_bytes())?;
-        environ.set(&self.names.request_id_field, &id);
-        environ.set(&self.names.request_id, &id);
-        if let Some(trace) = &identity.trace {
-            environ.set_text(&self.names.traceparent, trace.context.text().as_bytes());
-            if trace.state.is_empty() {
-                environ.remove(&self.names.tracestate);
-            }
-        }
-        Some(())
-    }
-
-    fn http(
-        &mut self,
-        template: &Object,
-        http: &mut HttpRequest<'_, EnvironMemo>,
-        origin: RequestOrigin<'_>,
-        body_length: u64,
-        log_facts: &mut LogFacts,
-    ) -> Option<Dictionary> {
-        let mut environ = match &mut http.memo {
-            HeaderMemory::Same(memo) => {
-                *log_facts = memo.log_facts;
-                Dictionary::copy_of(&memo.template)?
-            }
-            HeaderMemory::Off => {
-                let (environ, count) = self.with_headers(template, http, origin)?;
-                *log_facts = count;
-                environ
-            }
-            HeaderMemory::Fill(_) => {
-                let (base, count) = self.with_headers(template, http, origin)?;
-                *log_facts = count;
-                let base = base.done()?;
-                let environ = Dictionary::copy_of(&base)?;
-                if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(EnvironMemo { template: base, log_facts: count });
+        let (environ, of_block) = match request.parts.memory() {
+            Some(HeaderMemory::Same(memo)) => (Dictionary::copy_of(&memo.template)?, memo.log_facts),
+            None | Some(HeaderMemory::Off) => self.of_block(request)?,
+            Some(HeaderMemory::Fill(_)) => {
+                let (base, of_block) = self.of_block(request)?;
+                let template = base.done()?;
+                let environ = Dictionary::copy_of(&template)?;
+                if let Some(HeaderMemory::Fill(memo)) = request.parts.memory() {
+                    **memo = Some(EnvironMemo { template, log_facts: of_block });
                 }
-                environ
+                (environ, of_block)
             }
         };
-        let names = &self.names;
-        environ.set(&names.request_method, &self.methods.of(http.method)?);
-        let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
-        environ.set(&names.request_uri, &uri);
-        // They differ only if the target has an absolute form, or a route has set REQUEST_URI.
-        if http.raw_uri == http.uri {
-            environ.set(&names.raw_uri, &uri);
-        } else {
-            environ.set_text(&names.raw_uri, http.raw_uri);
-        }
-        // Most paths equal the target: then one string serves for both.
-        if http.path == http.uri {
-            environ.set(&names.path_info, &uri);
-        } else {
-            environ.set_text(&names.path_info, http.path);
-        }
-        if !http.query.is_empty() {
-            environ.set_text(&names.query_string, http.query);
-        }
-        if !http.authority.is_empty() {
-            environ.set_text(&self.keys.header(b"host")?, http.authority);
-        }
-        if http.chunked {
-            // RFC 9112 section 7.1.3: a decoded body has a length, and is no longer chunked.
-            environ.set_text(&names.content_length, body_length.to_string().as_bytes());
-            if let Some(key) = self.keys.header(b"transfer-encoding") {
-                environ.remove(&key);
-            }
-        }
-        // Last, so that they override the request's own variables.
-        for (name, value) in http.variables {
-            self.variable(&mut environ, name, value)?;
-        }
-        log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
-        Some(environ)
+        let mut variables = self.variables(environ);
+        request.set_variables(&mut variables, of_block);
+        Some(variables.environ)
     }
 
-    /// A template with a connection's address and a request's header fields.
-    fn with_headers(
-        &mut self,
-        template: &Object,
-        http: &HttpRequest<'_, EnvironMemo>,
-        origin: RequestOrigin<'_>,
-    ) -> Option<(Dictionary, LogFacts)> {
-        let mut environ = Dictionary::copy_of(template)?;
-        let protocol = match http.version {
-            Version::Http10 => &self.names.http_1_0,
-            Version::Http11 => &self.names.http_1_1,
-            Version::Http2 => &self.names.http_2,
-        };
-        environ.set(&self.names.server_protocol, protocol);
-        environ.set_text(&self.names.remote_addr, origin.peer.address.as_bytes());
-        environ.set_text(&self.names.remote_port, origin.peer.port.as_bytes());
-        if !origin.script_name.is_empty() {
-            environ.set_text(&self.names.script_name, origin.script_name);
-        }
-        if let Some(facts) = &origin.peer.tls {
-            for (name, value) in facts.variables() {
-                environ.set_text(&self.keys.variable(name.as_bytes())?, value.as_bytes());
-            }
-        }
-        let mut log_facts = LogFacts {
-            variables: OWN_VARIABLES,
-            variable_bytes: OWN_VARIABLE_BYTES + (origin.peer.address.len() + origin.peer.port.len() + "HTTP/1.1".len()) as u32,
-            application: 0,
-        };
-        for name in [&self.names.server_name, &self.names.server_port] {
-            log_facts.variable_bytes += environ.get(name).map_or(0, |text| length_of(&text));
-        }
-        for (name, value) in http.fields() {
-            self.header(&mut environ, name, value)?;
-            log_facts.variables += 1;
-            log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
-        }
-        if let Some(facts) = &origin.peer.front_tls {
-            self.set_front_tls(&mut environ, facts)?;
-        }
-        if let Some(forwarded) = origin.forwarded {
-            self.set_forwarded(&mut environ, forwarded);
-        }
-        Some((environ, log_facts))
+    /// The dictionary of a connection and its header block, and how the log counts it.
+    fn of_block(&mut self, request: &Request<'_, EnvironMemo>) -> Option<(Dictionary, LogFacts)> {
+        let template = self.templates.get(request.listener).or(self.templates.first())?;
+        let environ = Dictionary::copy_of(template)?;
+        let mut variables = self.variables(environ);
+        let of_block = request.set_connection_variables(&mut variables);
+        Some((variables.environ, of_block))
+    }
+
+    fn variables(&mut self, environ: Dictionary) -> EnvironVariables<'_> {
+        EnvironVariables { environ, names: &self.names, methods: &self.methods, keys: &mut self.keys, uri: None }
     }
 
     /// Returns `HOST|SCRIPT_NAME`, which is UWSGI_APPID from here on unless a reverse proxy has set it.
@@ -253,114 +128,121 @@ impl Environs {
         log_facts.variable_bytes += (4 + "UWSGI_APPID".len()) as u32 + length_of(&id);
         Some(utf8_of(&id))
     }
+}
 
-    fn header(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
-        // A client's Proxy header would become HTTP_PROXY, which HTTP libraries take for the machine's setting (CVE-2016-5385).
-        if name.eq_ignore_ascii_case(b"proxy") {
-            return Some(());
-        }
-        let key = self.keys.header(name)?;
-        let text = latin1(value)?;
-        if let Some(before) = environ.get(&key) {
-            let both = joined(&before, joint(name), &text)?;
-            environ.set(&key, &both);
-        } else {
-            environ.set(&key, &text);
-        }
-        Some(())
-    }
+/// A dictionary as the engine sets the variables of a request in it.
+struct EnvironVariables<'a> {
+    environ: Dictionary,
+    names: &'a EnvironNames,
+    methods: &'a Methods,
+    keys: &'a mut EnvironKeys,
+    /// REQUEST_URI
+    uri: Option<Object>,
+}
 
-    /// The TLS between a reverse proxy and the client, from the PROXY header, with the names of mod_ssl.
-    fn set_front_tls(&mut self, environ: &mut Dictionary, facts: &FrontTls) -> Option<()> {
-        environ.set(&self.names.wsgi_url_scheme, &self.names.https);
-        environ.set(&self.names.https_variable, &self.names.on);
-        for (name, value) in [
-            ("SSL_PROTOCOL", facts.version.as_slice()),
-            ("SSL_CIPHER", &facts.cipher),
-            ("SSL_CLIENT_VERIFY", facts.client_verify.as_bytes()),
-            ("SSL_CLIENT_S_DN_CN", &facts.common_name),
-        ] {
-            if !value.is_empty() {
-                environ.set(&self.keys.variable(name.as_bytes())?, &latin1(value)?);
-            }
-        }
-        Some(())
-    }
-
-    /// Sets what a trusted reverse proxy says beyond the client's address. The host is in each request's `authority`.
-    fn set_forwarded(&self, environ: &mut Dictionary, forwarded: &Forwarded) {
-        let names = &self.names;
-        match forwarded.is_https {
-            Some(true) => {
-                environ.set(&names.wsgi_url_scheme, &names.https);
-                environ.set(&names.https_variable, &names.on);
-            }
-            Some(false) => {
-                environ.set(&names.wsgi_url_scheme, &names.http);
-                environ.remove(&names.https_variable);
-            }
-            None => {}
-        }
-        if !forwarded.server_port.is_empty() {
-            environ.set_text(&names.server_port, forwarded.server_port.as_bytes());
-        }
-    }
-
-    fn reverse_proxy(
-        &mut self,
-        template: &Object,
-        variables: &VariablesRequest<'_>,
-        script_name: &[u8],
-        log_facts: &mut LogFacts,
-    ) -> Option<Dictionary> {
-        let mut environ = Dictionary::copy_of(template)?;
-        if !script_name.is_empty() {
-            environ.set_text(&self.names.script_name, script_name);
-        }
-        for (name, value) in variables.pairs() {
-            self.variable(&mut environ, name, value)?;
-        }
-        self.set_raw_uri(&mut environ, variables);
-        log_facts.variables = variables.variables.len() as u32;
-        log_facts.variable_bytes = variables.bytes.len() as u32;
-        Some(environ)
-    }
-
-    /// Sets RAW_URI to the REQUEST_URI that the reverse proxy sent, unless the reverse proxy or a route has set RAW_URI itself.
-    fn set_raw_uri(&self, environ: &mut Dictionary, variables: &VariablesRequest<'_>) {
-        let names = &self.names;
-        if environ.get(&names.raw_uri).is_some_and(|given| length_of(&given) > 0) {
-            return;
-        }
-        let is_unchanged = variables.uri.is_some_and(|uri| uri.of(variables.bytes) == variables.raw_uri);
-        match environ.get(&names.request_uri).filter(|_| is_unchanged) {
-            Some(uri) => environ.set(&names.raw_uri, &uri),
-            None => environ.set_text(&names.raw_uri, variables.raw_uri),
-        }
-    }
-
-    /// Sets a variable of a reverse proxy, or of a route.
-    fn variable(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
-        let key = self.keys.variable(name)?;
-        let text = latin1(value)?;
-        environ.set(&key, &text);
+impl EnvironVariables<'_> {
+    fn key(&self, name: Known) -> &Object {
+        let names = self.names;
         match name {
-            b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => self.set_scheme(environ, b"https"),
-            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" => self.set_scheme(environ, value),
-            _ => {}
+            Known::RequestMethod => &names.request_method,
+            Known::RequestUri => &names.request_uri,
+            Known::RawUri => &names.raw_uri,
+            Known::PathInfo => &names.path_info,
+            Known::QueryString => &names.query_string,
+            Known::ScriptName => &names.script_name,
+            Known::ServerProtocol => &names.server_protocol,
+            Known::ServerName => &names.server_name,
+            Known::ServerPort => &names.server_port,
+            Known::RemoteAddr => &names.remote_addr,
+            Known::RemotePort => &names.remote_port,
+            Known::ContentLength => &names.content_length,
+            Known::TransferEncoding => &names.transfer_encoding,
+            Known::Host => &names.http_host,
+            Known::Https => &names.https_variable,
+            Known::RequestId => &names.request_id_field,
+            Known::Traceparent => &names.traceparent,
+            Known::Tracestate => &names.tracestate,
         }
-        Some(())
     }
 
-    /// Sets the scheme that a reverse proxy names. Anything but http and https is ignored, because applications put it into
-    /// links.
-    fn set_scheme(&self, environ: &mut Dictionary, value: &[u8]) {
-        let names = &self.names;
-        if value.eq_ignore_ascii_case(b"https") {
-            environ.set(&names.wsgi_url_scheme, &names.https);
-        } else if value.eq_ignore_ascii_case(b"http") {
-            environ.set(&names.wsgi_url_scheme, &names.http);
+    /// The object of a value; most of these are always the same.
+    fn value(&self, name: Known, value: &[u8]) -> Option<Object> {
+        let names = self.names;
+        let kept = match (name, value) {
+            (Known::RequestMethod, method) => return self.methods.of(method),
+            (Known::RequestUri, b"/") => &names.slash,
+            (Known::ServerProtocol, b"HTTP/1.1") => &names.http_1_1,
+            (Known::ServerProtocol, b"HTTP/2.0") => &names.http_2,
+            (Known::ServerProtocol, b"HTTP/1.0") => &names.http_1_0,
+            (Known::Https, b"on") => &names.on,
+            _ => return latin1(value),
+        };
+        Some(kept.clone())
+    }
+
+    /// Sets a value that could be made, under a key that could.
+    fn put(&mut self, key: Option<&Object>, value: Option<&Object>) {
+        match key.zip(value) {
+            Some((key, value)) => self.environ.set(key, value),
+            None => self.environ.failed = true,
         }
+    }
+}
+
+impl Variables for EnvironVariables<'_> {
+    #[inline]
+    fn set(&mut self, name: Known, value: &[u8]) {
+        let Some(value) = self.value(name, value) else {
+            self.environ.failed = true;
+            return;
+        };
+        let key = self.key(name).as_ptr();
+        // SAFETY: the key and the value live; the dictionary takes references of its own.
+        self.environ.failed |= unsafe { ffi::PyDict_SetItem(self.environ.object.as_ptr(), key, value.as_ptr()) } != 0;
+        if name == Known::RequestUri {
+            self.uri = Some(value);
+        }
+    }
+
+    #[inline]
+    fn set_uri_again(&mut self, name: Known, uri: &[u8]) {
+        let Some(uri) = self.uri.take() else { return self.set(name, uri) };
+        let key = self.key(name).clone();
+        self.environ.set(&key, &uri);
+        self.uri = Some(uri);
+    }
+
+    fn set_named(&mut self, name: &[u8], value: &[u8]) {
+        let (key, value) = (self.keys.variable(name), latin1(value));
+        self.put(key.as_ref(), value.as_ref());
+    }
+
+    fn add_field(&mut self, name: &[u8], value: &[u8], joint: &'static [u8]) {
+        let (key, value) = (self.keys.header(name), latin1(value));
+        let before = key.as_ref().and_then(|key| self.environ.get(key));
+        let value = match (before, value) {
+            (Some(before), Some(value)) => joined(&before, joint, &value),
+            (_, value) => value,
+        };
+        self.put(key.as_ref(), value.as_ref());
+    }
+
+    fn remove(&mut self, name: Known) {
+        let key = self.key(name).clone();
+        self.environ.remove(&key);
+    }
+
+    fn set_scheme(&mut self, is_https: bool) {
+        let names = self.names;
+        self.environ.set(&names.wsgi_url_scheme, if is_https { &names.https } else { &names.http });
+    }
+
+    fn set_identifier(&mut self, id: &[u8]) {
+        self.environ.set_text(&self.names.request_id, id);
+    }
+
+    fn length_of(&self, name: Known) -> u32 {
+        self.environ.get(self.key(name)).map_or(0, |text| length_of(&text))
     }
 }
 

@@ -48,6 +48,7 @@ interned! { EnvironNames {
     uwsgi_core = "uwsgi.core",
     uwsgi_appid = "UWSGI_APPID",
     http_host = "HTTP_HOST",
+    transfer_encoding = "HTTP_TRANSFER_ENCODING",
     http = "http",
     https = "https",
     https_variable = "HTTPS",

@@ -5,6 +5,7 @@ pub mod blocking_websocket;
 pub mod body;
 pub mod mounts;
 pub mod request_stream;
+pub mod variables;
 pub mod websocket;
 
 pub use bolide_protocol::Span;
@@ -85,6 +86,14 @@ impl<'a, Memo> RequestParts<'a, Memo> {
         match self {
             RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
             RequestParts::Variables(request) => request.variable(name),
+        }
+    }
+
+    /// The adapter's cache of the header block. Requests of a reverse proxy have none.
+    pub fn memory(&mut self) -> Option<&mut HeaderMemory<'a, Memo>> {
+        match self {
+            RequestParts::Http(http) => Some(&mut http.memo),
+            RequestParts::Variables(_) => None,
         }
     }
 
