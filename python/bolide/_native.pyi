@@ -433,7 +433,7 @@ def gevent_worker(
     assignment: Assignment,
     applications: list[tuple[str, Any]],
     event_loop: Any,
-    modules: tuple[Any, Any],
+    module: ModuleType,
     after_request: Any | None,
     on_drained: Callable[[], object],
 ) -> LoopWorker:

@@ -169,14 +169,10 @@ def test_functions_are_short():
 
 #: Functions with several parameters, one of which is a tuple.
 TUPLES = {
-    "adapters/cpython/src/asgi/http file",
     "adapters/cpython/src/asgi/worker template",
-    "adapters/cpython/src/event_loop/hosted start",
     "adapters/cpython/src/gevent/overdue schedule",
-    "adapters/cpython/src/gevent/worker new",
     "adapters/cpython/src/services/arguments answer",
     "adapters/cpython/src/services/spooler_work say_delivered",
-    "crates/engine/src/connection/multiplexer shared",
     "crates/engine/src/connection/proxy_header take_proxy_header",
     "crates/engine/src/connection/pulling pull",
     "crates/engine/src/connection/refusal log_refusal",
@@ -191,7 +187,6 @@ TUPLES = {
     "crates/engine/src/exchange/spans encoded",
     "crates/engine/src/exchange/spans finish",
     "crates/engine/src/logging/counting count_duration",
-    "crates/engine/src/request/blocking_websocket accept_kept",
     "crates/engine/src/response/filters new",
     "crates/engine/src/scheduling/memory_trim look",
     "crates/engine/src/sockets/socket watch",

@@ -3,7 +3,7 @@
 //! There is a template for each listener, and for a kept-alive connection that repeats its header block one that also has the
 //! header fields. It knows nothing of the call that follows. Worker threads run it while they hold the interpreter.
 
-use bolide_engine::request::variables::{Known, Variables};
+use bolide_engine::request::variables::{OwnVariable, Variables};
 use bolide_engine::request::{HeaderMemory, LogFacts, Request};
 use pyo3::ffi;
 
@@ -141,40 +141,40 @@ struct EnvironVariables<'a> {
 }
 
 impl EnvironVariables<'_> {
-    fn key(&self, name: Known) -> &Object {
+    fn key(&self, name: OwnVariable) -> &Object {
         let names = self.names;
         match name {
-            Known::RequestMethod => &names.request_method,
-            Known::RequestUri => &names.request_uri,
-            Known::RawUri => &names.raw_uri,
-            Known::PathInfo => &names.path_info,
-            Known::QueryString => &names.query_string,
-            Known::ScriptName => &names.script_name,
-            Known::ServerProtocol => &names.server_protocol,
-            Known::ServerName => &names.server_name,
-            Known::ServerPort => &names.server_port,
-            Known::RemoteAddr => &names.remote_addr,
-            Known::RemotePort => &names.remote_port,
-            Known::ContentLength => &names.content_length,
-            Known::TransferEncoding => &names.transfer_encoding,
-            Known::Host => &names.http_host,
-            Known::Https => &names.https_variable,
-            Known::RequestId => &names.request_id_field,
-            Known::Traceparent => &names.traceparent,
-            Known::Tracestate => &names.tracestate,
+            OwnVariable::RequestMethod => &names.request_method,
+            OwnVariable::RequestUri => &names.request_uri,
+            OwnVariable::RawUri => &names.raw_uri,
+            OwnVariable::PathInfo => &names.path_info,
+            OwnVariable::QueryString => &names.query_string,
+            OwnVariable::ScriptName => &names.script_name,
+            OwnVariable::ServerProtocol => &names.server_protocol,
+            OwnVariable::ServerName => &names.server_name,
+            OwnVariable::ServerPort => &names.server_port,
+            OwnVariable::RemoteAddr => &names.remote_addr,
+            OwnVariable::RemotePort => &names.remote_port,
+            OwnVariable::ContentLength => &names.content_length,
+            OwnVariable::TransferEncoding => &names.transfer_encoding,
+            OwnVariable::Host => &names.http_host,
+            OwnVariable::Https => &names.https_variable,
+            OwnVariable::RequestId => &names.request_id_field,
+            OwnVariable::Traceparent => &names.traceparent,
+            OwnVariable::Tracestate => &names.tracestate,
         }
     }
 
     /// The object of a value; most of these are always the same.
-    fn value(&self, name: Known, value: &[u8]) -> Option<Object> {
+    fn value(&self, name: OwnVariable, value: &[u8]) -> Option<Object> {
         let names = self.names;
         let kept = match (name, value) {
-            (Known::RequestMethod, method) => return self.methods.of(method),
-            (Known::RequestUri, b"/") => &names.slash,
-            (Known::ServerProtocol, b"HTTP/1.1") => &names.http_1_1,
-            (Known::ServerProtocol, b"HTTP/2.0") => &names.http_2,
-            (Known::ServerProtocol, b"HTTP/1.0") => &names.http_1_0,
-            (Known::Https, b"on") => &names.on,
+            (OwnVariable::RequestMethod, method) => return self.methods.of(method),
+            (OwnVariable::RequestUri, b"/") => &names.slash,
+            (OwnVariable::ServerProtocol, b"HTTP/1.1") => &names.http_1_1,
+            (OwnVariable::ServerProtocol, b"HTTP/2.0") => &names.http_2,
+            (OwnVariable::ServerProtocol, b"HTTP/1.0") => &names.http_1_0,
+            (OwnVariable::Https, b"on") => &names.on,
             _ => return latin1(value),
         };
         Some(kept.clone())
@@ -191,7 +191,7 @@ impl EnvironVariables<'_> {
 
 impl Variables for EnvironVariables<'_> {
     #[inline]
-    fn set(&mut self, name: Known, value: &[u8]) {
+    fn set(&mut self, name: OwnVariable, value: &[u8]) {
         let Some(value) = self.value(name, value) else {
             self.environ.failed = true;
             return;
@@ -199,13 +199,13 @@ impl Variables for EnvironVariables<'_> {
         let key = self.key(name).as_ptr();
         // SAFETY: the key and the value live; the dictionary takes references of its own.
         self.environ.failed |= unsafe { ffi::PyDict_SetItem(self.environ.object.as_ptr(), key, value.as_ptr()) } != 0;
-        if name == Known::RequestUri {
+        if name == OwnVariable::RequestUri {
             self.uri = Some(value);
         }
     }
 
     #[inline]
-    fn set_uri_again(&mut self, name: Known, uri: &[u8]) {
+    fn set_uri_again(&mut self, name: OwnVariable, uri: &[u8]) {
         let Some(uri) = self.uri.take() else { return self.set(name, uri) };
         let key = self.key(name).clone();
         self.environ.set(&key, &uri);
@@ -227,7 +227,7 @@ impl Variables for EnvironVariables<'_> {
         self.put(key.as_ref(), value.as_ref());
     }
 
-    fn remove(&mut self, name: Known) {
+    fn remove(&mut self, name: OwnVariable) {
         let key = self.key(name).clone();
         self.environ.remove(&key);
     }
@@ -241,7 +241,7 @@ impl Variables for EnvironVariables<'_> {
         self.environ.set_text(&self.names.request_id, id);
     }
 
-    fn length_of(&self, name: Known) -> u32 {
+    fn length_of(&self, name: OwnVariable) -> u32 {
         self.environ.get(self.key(name)).map_or(0, |text| length_of(&text))
     }
 }

@@ -194,7 +194,7 @@ fn uwsgi_accept_websocket(
     if let Some(id) = kept(environ.py(), &request)? {
         let accepted = uwsgi_module::with_websocket_terms(|settings, _, _| {
             let accept = |answer: &mut Answer<'_>, request_stream: &mut RequestStream| {
-                accept_kept((answer, request_stream), &find, protocol, settings)
+                accept_kept(answer, request_stream, &find, protocol, settings)
             };
             id.and_then(|id| visit(id, accept))
         });

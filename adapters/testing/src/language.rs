@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bolide_engine::answer::{Answer, Field, Pushed, ServerFields, Status, When};
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
-use bolide_engine::request::{Body, HeaderMemory, HttpRequest, Request, RequestParts};
+use bolide_engine::request::{Body, HeaderMemory, Request, RequestParts};
 
 use crate::gates::Gates;
 use crate::interpreter::{Interpreter, Kept};
@@ -70,7 +70,7 @@ impl App for TestApp {
     type Pending = SuspendedSending;
 
     fn call(&mut self, request: &mut Request<'_, Fields>, answer: &mut Answer<'_>) -> Outcome<SuspendedSending> {
-        let fields = self.fields(&mut request.parts);
+        let fields = self.fields(request);
         let (line, path) = line_and_path(&request.parts);
         self.interpreter.note_call(&line);
         let page = Page::of(&path);
@@ -138,13 +138,12 @@ impl TestApp {
     }
 
     /// Returns the request's header fields, one a line: from the memo if the same bytes came before.
-    fn fields(&self, parts: &mut RequestParts<'_, Fields>) -> Vec<u8> {
-        let RequestParts::Http(http) = parts else { return Vec::new() };
-        if let HeaderMemory::Same(fields) = &http.memo {
+    fn fields(&self, request: &mut Request<'_, Fields>) -> Vec<u8> {
+        if let Some(HeaderMemory::Same(fields)) = request.parts.memory() {
             return fields.text.clone();
         }
-        let text = lines_of(http);
-        if let HeaderMemory::Fill(memory) = &mut http.memo {
+        let text = lines_of(request);
+        if let Some(HeaderMemory::Fill(memory)) = request.parts.memory() {
             **memory = Some(Fields { text: text.clone(), interpreter: self.interpreter });
         }
         text
@@ -183,8 +182,10 @@ pub fn line_and_path<Memo>(parts: &RequestParts<'_, Memo>) -> (Vec<u8>, Vec<u8>)
     ([&parts.line()[..], b"\n"].concat(), parts.path().to_vec())
 }
 
-pub fn lines_of<Memo>(http: &HttpRequest<'_, Memo>) -> Vec<u8> {
-    http.fields().flat_map(|(name, value)| [name, b"=", value, b"\n"].concat()).collect()
+pub fn lines_of<Memo>(request: &Request<'_, Memo>) -> Vec<u8> {
+    let mut lines = Vec::new();
+    request.each_field(|name, value| lines.extend([name, b"=", value, b"\n"].concat()));
+    lines
 }
 
 /// Begins an answer.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bolide_engine::answer::{Answer, Failure, Interim, Pushed, Stage, Then, When};
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
-use bolide_engine::request::{Request, RequestParts};
+use bolide_engine::request::Request;
 use bolide_engine::request_stream::{BodyStream, RequestStream};
 use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 
@@ -234,8 +234,7 @@ impl Exchange {
                 exchange.fails = fails;
             }
             Page::Fields => {
-                let RequestParts::Http(http) = &request.parts else { return Err(Outcome::Failed) };
-                exchange.unsent = lines_of(http);
+                exchange.unsent = lines_of(request);
             }
             Page::Echo | Page::Short | Page::Long => (exchange.is_echo, exchange.unsent) = (is_streamed, line),
             Page::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),

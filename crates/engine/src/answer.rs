@@ -95,7 +95,7 @@ pub enum Interim<'a> {
     EarlyFields(&'a [(&'a [u8], &'a [u8])]),
 }
 
-/// The facts of a body that an adapter needs, behind the head.
+/// The facts of a body that an adapter needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyFacts {
     /// The application's own Content-Length, if the body must have this length.
@@ -242,8 +242,8 @@ impl<'a> Answer<'a> {
     }
 
     /// As [`Answer::push`], for a call that can't be suspended, such as `write()`. The client's turn does not end in it. After
-    /// [`Pushed::Part`] the caller waits ([`Answer::room`]) and writes the rest, which may be nothing: then what was accepted must
-    /// still be sent before the call returns.
+    /// [`Pushed::Part`] the caller waits ([`Answer::room`]) and writes the rest. An empty rest means that data was accepted, and
+    /// must be sent before the call returns.
     pub fn write(&mut self, part: &[u8]) -> Pushed {
         self.writer.begin_turn();
         if part.is_empty() || self.writer.has_file() {

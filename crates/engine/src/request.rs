@@ -3,6 +3,7 @@
 
 pub mod blocking_websocket;
 pub mod body;
+pub mod description;
 pub mod mounts;
 pub mod request_stream;
 pub mod variables;
@@ -50,8 +51,10 @@ pub struct Request<'a, Memo> {
     pub log_facts: LogFacts,
 }
 
-/// The protocol's part of a request.
-pub enum RequestParts<'a, Memo> {
+/// The protocol's part of a request. A language asks for what it needs, whichever protocol that is.
+pub struct RequestParts<'a, Memo>(pub(crate) Parts<'a, Memo>);
+
+pub(crate) enum Parts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
     /// From a reverse proxy: the uwsgi protocol, SCGI or FastCGI.
     Variables(VariablesRequest<'a>),
@@ -59,52 +62,81 @@ pub enum RequestParts<'a, Memo> {
 
 impl<'a, Memo> RequestParts<'a, Memo> {
     pub fn method(&self) -> &'a [u8] {
-        match self {
-            RequestParts::Http(http) => http.method,
-            RequestParts::Variables(request) => request.text(request.method),
+        match &self.0 {
+            Parts::Http(http) => http.method,
+            Parts::Variables(request) => request.text(request.method),
         }
     }
 
     /// The target as the client sent it: REQUEST_URI.
     pub fn uri(&self) -> &'a [u8] {
-        match self {
-            RequestParts::Http(http) => http.uri,
-            RequestParts::Variables(request) => request.text(request.uri),
+        match &self.0 {
+            Parts::Http(http) => http.uri,
+            Parts::Variables(request) => request.text(request.uri),
         }
     }
 
     /// The path, percent-decoded: PATH_INFO.
     pub fn path(&self) -> &'a [u8] {
-        match self {
-            RequestParts::Http(http) => http.path,
-            RequestParts::Variables(request) => request.variable(b"PATH_INFO").unwrap_or_default(),
+        match &self.0 {
+            Parts::Http(http) => http.path,
+            Parts::Variables(request) => request.variable(b"PATH_INFO").unwrap_or_default(),
         }
     }
 
     /// A variable set by a route or a reverse proxy. If a name occurs several times, the last value counts.
     pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
-        match self {
-            RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
-            RequestParts::Variables(request) => request.variable(name),
+        match &self.0 {
+            Parts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
+            Parts::Variables(request) => request.variable(name),
         }
     }
 
     /// The adapter's cache of the header block. Requests of a reverse proxy have none.
     pub fn memory(&mut self) -> Option<&mut HeaderMemory<'a, Memo>> {
-        match self {
-            RequestParts::Http(http) => Some(&mut http.memo),
-            RequestParts::Variables(_) => None,
+        match &mut self.0 {
+            Parts::Http(http) => Some(&mut http.memo),
+            Parts::Variables(_) => None,
+        }
+    }
+
+    /// It came by HTTP, not as the variables of a reverse proxy.
+    pub fn is_http(&self) -> bool {
+        matches!(&self.0, Parts::Http(_))
+    }
+
+    /// The number of variables of a header block, and their size in a uwsgi packet. Variables of a reverse proxy count as a
+    /// whole.
+    pub fn block_facts(&self) -> LogFacts {
+        match &self.0 {
+            Parts::Http(http) => {
+                let size = |(name, value): (&[u8], &[u8])| (4 + "HTTP_".len() + name.len() + value.len()) as u32;
+                let (variables, variable_bytes) = (http.fields.len() as u32, http.fields().map(size).sum());
+                LogFacts { variables, variable_bytes, application: 0 }
+            }
+            Parts::Variables(given) => {
+                let (variables, variable_bytes) = (given.variables.len() as u32, given.bytes.len() as u32);
+                LogFacts { variables, variable_bytes, application: 0 }
+            }
+        }
+    }
+
+    /// The size of the variables of the request line, beside those of the block.
+    pub fn line_bytes(&self) -> u32 {
+        match &self.0 {
+            Parts::Http(http) => (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32,
+            Parts::Variables(_) => 0,
         }
     }
 
     /// The client asks for another protocol, see [`HttpRequest::upgrade`].
     pub fn asks_for_upgrade(&self) -> bool {
-        matches!(self, RequestParts::Http(http) if http.upgrade)
+        matches!(&self.0, Parts::Http(http) if http.upgrade)
     }
 
     /// The body was chunked, see [`HttpRequest::chunked`].
     pub fn is_chunked(&self) -> bool {
-        matches!(self, RequestParts::Http(http) if http.chunked)
+        matches!(&self.0, Parts::Http(http) if http.chunked)
     }
 
     /// Method and target, which identify the request in the log.
@@ -144,7 +176,7 @@ pub fn joint(name: &[u8]) -> &'static [u8] {
     if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " }
 }
 
-pub struct HttpRequest<'a, Memo> {
+pub(crate) struct HttpRequest<'a, Memo> {
     pub method: &'a [u8],
     /// The target as the client sent it, without scheme and authority: REQUEST_URI.
     pub uri: &'a [u8],
@@ -181,7 +213,7 @@ pub enum HeaderMemory<'a, Memo> {
     Fill(&'a mut Option<Memo>),
 }
 
-pub struct VariablesRequest<'a> {
+pub(crate) struct VariablesRequest<'a> {
     /// The variables' bytes; spans are relative to it.
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],
@@ -189,7 +221,6 @@ pub struct VariablesRequest<'a> {
     pub uri: Option<Span>,
     /// The value of REQUEST_URI that the reverse proxy sent; `uri` is the one that routes may have set.
     pub raw_uri: &'a [u8],
-    pub protocol: Option<Span>,
 }
 
 /// Parts of uWSGI's request line that the engine does not know.

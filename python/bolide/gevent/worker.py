@@ -116,13 +116,10 @@ class Timer:
 
 def serve(native, assignment, applications, after_request, settings):
     """Serve until the order to stop has been carried out."""
-    from bolide import wsgi
-
     drained = Event()
     loop = HubLoop(gevent.get_hub())
-    modules = (sys.modules[__name__], wsgi)
     os.register_at_fork(after_in_child=loop.leave_behind)
-    worker = native.gevent_worker(assignment, applications, loop, modules, after_request, drained.set)
+    worker = native.gevent_worker(assignment, applications, loop, sys.modules[__name__], after_request, drained.set)
     worker.start()
     wait(worker, drained.wait)
     worker.stop()

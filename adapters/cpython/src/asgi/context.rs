@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 
-use bolide_engine::forks::leave_if_child;
 use bolide_engine::mounts::Mounts;
 use bolide_files::named::NamedFiles;
 use pyo3::ffi;
@@ -13,11 +12,9 @@ use pyo3::ffi;
 use super::awaitable::Awaitables;
 use super::names::AsgiNames;
 use super::scope::Templates;
-use super::task::show_awaited;
 use super::task_factory::TaskFactory;
-use crate::event_loop::hosted::{Hosted, Turns};
+use crate::event_loop::hosted::Turns;
 use crate::faults::{FaultLog, log_set_exception};
-use crate::native::call_method_with;
 use crate::object::Object;
 
 /// The applications of a worker and the objects that serve them.
@@ -77,35 +74,6 @@ pub struct PyCallbacks {
     pub is_client_disconnect: Object,
     /// `note_left(task, has_begun, request)`: the task's client has disconnected, in the middle of its answer or before.
     pub note_left: Object,
-}
-
-impl Hosted for Asgi {
-    fn turns(&self) -> &Turns<Asgi> {
-        &self.turns
-    }
-
-    fn schedule(&self, function: &Object) {
-        let arguments = [self.event_loop.as_ptr(), function.as_ptr(), self.context.as_ptr()];
-        // SAFETY: all live; the result is ours. The tuple names the last argument.
-        let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
-        if asked.is_none() {
-            self.log_set_exception("the event loop");
-        }
-    }
-
-    /// A child of a request ends with the call of the application, and does not come back to the loop.
-    fn may_turn(&self) -> bool {
-        leave_if_child();
-        true
-    }
-
-    fn note_turn(&self) {
-        show_awaited(self);
-    }
-
-    fn running(&self) -> usize {
-        self.ongoing.count()
-    }
 }
 
 impl Asgi {

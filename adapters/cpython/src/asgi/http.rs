@@ -265,7 +265,7 @@ impl HttpState {
                 Ok(SendResult::Done)
             }
             HttpSendEvent::Body { part, more } => self.body(part, *more, answer),
-            HttpSendEvent::File { file, offset, length, more } => self.file((file, *offset, *length), *more, answer),
+            HttpSendEvent::File { file, offset, length, more } => self.file(file, *offset, *length, *more, answer),
             HttpSendEvent::Trailers { headers, more } => {
                 if answer.sends_file() {
                     return SendError::mistake("trailers can't be sent while the send() of a file still waits for a slow client");
@@ -293,7 +293,9 @@ impl HttpState {
     /// Sends a file, in turns of the engine.
     fn file(
         &mut self,
-        (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
+        file: &mut Option<std::fs::File>,
+        offset: i64,
+        length: u64,
         more: bool,
         answer: &mut Answer<'_>,
     ) -> Result<SendResult, SendError> {

@@ -2,9 +2,8 @@
 //! constant keys, then the few keys that differ. If a kept-alive connection repeats its header block, the Python objects of the
 //! first one are used again. It knows nothing of the call that follows. The event loop's thread runs it.
 
-use bolide_engine::request::{
-    Forwarded, HeaderMemory, HttpRequest, Identity, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
-};
+use bolide_engine::request::description::{Change, Line, Origin, field_of};
+use bolide_engine::request::{HeaderMemory, Identity, LogFacts, Peer, Request, TlsFacts, Version};
 use std::ptr::null_mut;
 
 use pyo3::ffi;
@@ -23,10 +22,12 @@ pub struct ScopeMemo {
     log_facts: LogFacts,
 }
 
-/// A request as a dictionary under construction, and its extension `tls`, if any.
-struct Begun {
-    scope: Dictionary,
+/// The part of a scope that a connection repeats with its header block.
+struct Block {
+    template: Object,
+    headers: Object,
     tls: Option<Object>,
+    log_facts: LogFacts,
 }
 
 /// The constant parts of the scopes.
@@ -52,26 +53,6 @@ pub struct Scopes {
     header_names: NameCache,
 }
 
-/// The origin of an HTTP request, and the place of its application.
-#[derive(Clone, Copy)]
-struct ScopeOrigin<'a> {
-    peer: &'a Peer,
-    forwarded: Option<&'a Forwarded>,
-    /// The root path of the application, and the part of the path that a reverse proxy has removed.
-    root_path: &'a [u8],
-    taken_away: &'a [u8],
-    is_websocket: bool,
-}
-
-/// The request line, of any protocol.
-struct RequestLine<'a> {
-    method: &'a [u8],
-    path: &'a [u8],
-    raw_path: &'a [u8],
-    query: &'a [u8],
-    root_path: &'a [u8],
-}
-
 impl Scopes {
     /// `None`: out of memory, an exception is set.
     pub fn new(names: AsgiNames, methods: Methods, templates: Templates) -> Option<Scopes> {
@@ -85,17 +66,40 @@ impl Scopes {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
         let template = templates.get(request.listener).or(templates.first())?.clone();
-        let Begun { mut scope, tls } = match &mut request.parts {
-            RequestParts::Http(http) => {
-                let (peer, forwarded, taken_away) = (request.peer, request.forwarded, request.script_name);
-                let origin = ScopeOrigin { peer, forwarded, root_path, taken_away, is_websocket };
-                self.http(&template, http, origin, &mut request.log_facts)?
+        let (mut scope, tls, of_block) = match request.parts.memory() {
+            Some(HeaderMemory::Same(memo)) => {
+                let mut scope = Dictionary::copy_of(&memo.template)?;
+                scope.set(&self.names.headers, &list_copy(&memo.headers)?);
+                (scope, memo.tls.clone(), memo.log_facts)
             }
-            RequestParts::Variables(variables) => {
-                let scope = self.reverse_proxy(&template, variables, root_path, is_websocket, &mut request.log_facts)?;
-                Begun { scope, tls: None }
+            None | Some(HeaderMemory::Off) => {
+                let Block { template, headers, tls, log_facts } = self.block(&template, request, is_websocket)?;
+                let mut scope = Dictionary::copy_of(&template)?;
+                scope.set(&self.names.headers, &headers);
+                (scope, tls, log_facts)
+            }
+            Some(HeaderMemory::Fill(_)) => {
+                let Block { template, headers, tls, log_facts } = self.block(&template, request, is_websocket)?;
+                let mut scope = Dictionary::copy_of(&template)?;
+                scope.set(&self.names.headers, &list_copy(&headers)?);
+                if let Some(HeaderMemory::Fill(memo)) = request.parts.memory() {
+                    **memo = Some(ScopeMemo { template, headers, tls: tls.clone(), log_facts });
+                }
+                (scope, tls, log_facts)
             }
         };
+        request.log_facts = of_block;
+        request.log_facts.variable_bytes += request.parts.line_bytes();
+        if !request.authority().is_empty() {
+            self.set_host(&scope.get(&self.names.headers)?, request.authority())?;
+        }
+        let line = request.line(root_path);
+        self.set_line(&mut scope, &line, is_websocket)?;
+        self.set_changes(&mut scope, request, is_websocket)?;
+        // No key of ASGI has the scheme and the host of a target. The bridge to WSGI applications needs them for RAW_URI.
+        if let Some(raw_target) = line.raw_target {
+            scope.set(&self.names.raw_uri, &new_bytes(raw_target)?);
+        }
         request.log_facts.application = application as u32;
         // An application may write into its scope, and the next request must not see that.
         let extensions = if is_websocket { &self.templates.websocket_extensions } else { &self.templates.http_extensions };
@@ -117,66 +121,6 @@ impl Scopes {
             _ => scope.remove(&self.names.state),
         }
         scope.done()
-    }
-
-    fn http(
-        &mut self,
-        template: &Object,
-        http: &mut HttpRequest<'_, ScopeMemo>,
-        origin: ScopeOrigin<'_>,
-        log_facts: &mut LogFacts,
-    ) -> Option<Begun> {
-        let is_websocket = origin.is_websocket;
-        let Begun { mut scope, tls } = match &mut http.memo {
-            HeaderMemory::Same(memo) => {
-                *log_facts = memo.log_facts;
-                let mut scope = Dictionary::copy_of(&memo.template)?;
-                scope.set(&self.names.headers, &list_copy(&memo.headers)?);
-                Begun { scope, tls: memo.tls.clone() }
-            }
-            memory => {
-                let remembers = matches!(memory, HeaderMemory::Fill(_));
-                let (template, headers, count) = self.with_headers(template, http, origin)?;
-                *log_facts = count;
-                let tls = match &origin.peer.tls {
-                    Some(facts) => Some(self.tls(facts)?),
-                    None => None,
-                };
-                let template = template.done()?;
-                let mut scope = Dictionary::copy_of(&template)?;
-                scope.set(&self.names.headers, &if remembers { list_copy(&headers)? } else { headers.clone() });
-                if let HeaderMemory::Fill(memo) = &mut http.memo {
-                    **memo = Some(ScopeMemo { template, headers, tls: tls.clone(), log_facts: count });
-                }
-                Begun { scope, tls }
-            }
-        };
-        if !http.authority.is_empty() {
-            self.set_host(&scope.get(&self.names.headers)?, http.authority)?;
-        }
-        let raw_path = http.uri.split(|byte| *byte == b'?').next().unwrap_or_default();
-        // A route may have set it.
-        let script_name = http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map(|(_, value)| value.as_slice());
-        let path = match (script_name, origin.taken_away) {
-            (None, b"") => None,
-            (None, taken_away) => Some([taken_away, http.path].concat()),
-            (Some(script_name), _) => Some(whole_path(script_name, http.path)),
-        };
-        let line = RequestLine {
-            method: http.method,
-            path: path.as_deref().unwrap_or(http.path),
-            raw_path,
-            query: http.query,
-            root_path: script_name.unwrap_or(origin.root_path),
-        };
-        self.set_line(&mut scope, &line, is_websocket)?;
-        self.set_routed(&mut scope, http, origin.peer, is_websocket)?;
-        // No key of ASGI has the scheme and the host of a target. The bridge to WSGI applications needs them for RAW_URI.
-        if http.raw_uri != http.uri {
-            scope.set(&self.names.raw_uri, &new_bytes(http.raw_uri)?);
-        }
-        log_facts.variable_bytes += (http.method.len() + http.uri.len() + http.path.len() + http.query.len()) as u32;
-        Some(Begun { scope, tls })
     }
 
     /// The extension `tls` (ASGI, "TLS Extension").
@@ -204,25 +148,24 @@ impl Scopes {
     }
 
     /// Sets the values of routes that a scope has a key for: the client, the scheme, header fields.
-    fn set_routed(
-        &mut self,
-        scope: &mut Dictionary,
-        http: &HttpRequest<'_, ScopeMemo>,
-        peer: &Peer,
-        is_websocket: bool,
-    ) -> Option<()> {
-        for (name, value) in http.variables {
-            match name.as_slice() {
-                b"REMOTE_ADDR" => scope.set(&self.names.client, &address(value, peer.port.parse().unwrap_or(0))?),
-                b"UWSGI_SCHEME" => self.set_scheme(scope, value, is_websocket),
-                b"HTTPS" if value == b"1" || value.eq_ignore_ascii_case(b"on") => {
-                    self.set_scheme(scope, b"https", is_websocket);
-                }
-                name => {
-                    if let Some(header) = header_of(name) {
-                        let headers = scope.get(&self.names.headers)?;
-                        self.append(&headers, &header, value)?;
-                    }
+    fn set_changes(&mut self, scope: &mut Dictionary, request: &Request<'_, ScopeMemo>, is_websocket: bool) -> Option<()> {
+        let mut done = Some(());
+        request.each_change(|change| {
+            if done.is_some() {
+                done = self.set_change(scope, change, request.peer, is_websocket);
+            }
+        });
+        done
+    }
+
+    fn set_change(&mut self, scope: &mut Dictionary, change: Change<'_>, peer: &Peer, is_websocket: bool) -> Option<()> {
+        match change {
+            Change::Client(host) => scope.set(&self.names.client, &address(host, peer.port.parse().unwrap_or(0))?),
+            Change::Https(is_https) => self.set_scheme(scope, is_https, is_websocket),
+            Change::Variable(name, value) => {
+                if let Some(field) = field_of(name) {
+                    let headers = scope.get(&self.names.headers)?;
+                    self.append(&headers, &field, value)?;
                 }
             }
         }
@@ -230,119 +173,58 @@ impl Scopes {
     }
 
     /// Makes a template with a connection's address and a request's header fields, and the list of those.
-    fn with_headers(
-        &mut self,
-        template: &Object,
-        http: &HttpRequest<'_, ScopeMemo>,
-        ScopeOrigin { peer, forwarded, is_websocket, .. }: ScopeOrigin<'_>,
-    ) -> Option<(Dictionary, Object, LogFacts)> {
+    fn block(&mut self, template: &Object, request: &Request<'_, ScopeMemo>, is_websocket: bool) -> Option<Block> {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
-        let mut log_facts = LogFacts::default();
-        match http.version {
+        let Origin { version, client, server, is_https } = request.origin();
+        match version {
             Version::Http10 => scope.set(&self.names.http_version, &self.names.version_1_0),
             Version::Http11 => {}
             Version::Http2 => scope.set(&self.names.http_version, &self.names.version_2),
         }
-        if let (false, Ok(port)) = (peer.address.is_empty(), peer.port.parse::<u16>()) {
-            scope.set(&self.names.client, &address(peer.address.as_bytes(), port)?);
-        }
-        for (name, value) in http.fields() {
-            log_facts.variables += 1;
-            log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
-            self.append(&headers, name, value)?;
-        }
-        if is_websocket && http.version == Version::Http2 {
-            // RFC 8441 section 5: ":protocol" replaces both fields, which an extended CONNECT must not have. Applications read
-            // them (Engine.IO refuses a WebSocket without them), so they are at the place where a proxy that translates to
-            // HTTP/1.1 would put them.
-            self.append(&headers, b"upgrade", b"websocket")?;
-            self.append(&headers, b"connection", b"Upgrade")?;
-        }
-        let said = forwarded.and_then(|forwarded| forwarded.is_https);
-        if let Some(is_https) = said.or(peer.front_tls.as_ref().map(|_| true)) {
-            self.set_scheme(&mut scope, if is_https { b"https" } else { b"http" }, is_websocket);
-        }
-        Some((scope, headers, log_facts))
-    }
-
-    /// Sets the scheme that a reverse proxy names, as for WSGI. Anything but http and https is ignored.
-    fn set_scheme(&self, scope: &mut Dictionary, value: &[u8], is_websocket: bool) {
-        let names = &self.names;
-        if value.eq_ignore_ascii_case(b"https") || value.eq_ignore_ascii_case(b"wss") {
-            scope.set(&names.scheme, if is_websocket { &names.wss } else { &names.https });
-        } else if value.eq_ignore_ascii_case(b"http") || value.eq_ignore_ascii_case(b"ws") {
-            scope.set(&names.scheme, if is_websocket { &names.ws } else { &names.http });
-        }
-    }
-
-    fn reverse_proxy(
-        &mut self,
-        template: &Object,
-        variables: &VariablesRequest<'_>,
-        root_path: &[u8],
-        is_websocket: bool,
-        log_facts: &mut LogFacts,
-    ) -> Option<Dictionary> {
-        let mut scope = Dictionary::copy_of(template)?;
-        let headers = self.new_list()?;
-        let mut found = UwsgiVariables::default();
-        for (name, value) in variables.pairs() {
-            if let Some(header) = header_of(name) {
-                // nginx sends an empty Content-Length or Content-Type if there is none.
-                if name.starts_with(b"HTTP_") || !value.is_empty() {
-                    self.append(&headers, &header, value)?;
-                }
+        for (key, place) in [(&self.names.client, client), (&self.names.server, server)] {
+            if let Some((host, port)) = place {
+                scope.set(key, &address(host, port)?);
             }
-            found.note(name, value);
         }
-        if !found.has_content_type && !found.client_content_type.is_empty() {
-            self.append(&headers, b"content-type", found.client_content_type)?;
+        if let Some(is_https) = is_https {
+            self.set_scheme(&mut scope, is_https, is_websocket);
         }
-        match found.scheme {
-            Some(scheme) => self.set_scheme(&mut scope, scheme, is_websocket),
-            None if found.is_https => self.set_scheme(&mut scope, b"https", is_websocket),
-            None => {}
+        let mut has_all = true;
+        request.each_field(|name, value| has_all = has_all && self.append(&headers, name, value).is_some());
+        if !has_all {
+            return None;
         }
-        if found.protocol == b"HTTP/1.0" {
-            scope.set(&self.names.http_version, &self.names.version_1_0);
-        } else if found.protocol.starts_with(b"HTTP/2") {
-            scope.set(&self.names.http_version, &self.names.version_2);
-        }
-        if let Some(port) = port_of(found.remote_port).filter(|_| !found.remote_address.is_empty()) {
-            scope.set(&self.names.client, &address(found.remote_address, port)?);
-        }
-        if let Some(port) = port_of(found.server_port).filter(|_| !found.server_name.is_empty()) {
-            scope.set(&self.names.server, &address(found.server_name, port)?);
-        }
-        scope.set(&self.names.headers, &headers);
-        let root_path = if found.script_name.is_empty() { root_path } else { found.script_name };
-        let path = whole_path(root_path, found.path);
-        let (raw_path, query) = match found.uri.iter().position(|byte| *byte == b'?') {
-            Some(mark) => (&found.uri[..mark], &found.uri[mark + 1..]),
-            None => (found.uri, &b""[..]),
+        let tls = match &request.peer.tls {
+            Some(facts) if request.parts.is_http() => Some(self.tls(facts)?),
+            _ => None,
         };
-        let query = if found.query.is_empty() { query } else { found.query };
-        let raw_path = if raw_path.is_empty() { &path } else { raw_path };
-        let line = RequestLine { method: found.method, path: &path, raw_path, query, root_path };
-        self.set_line(&mut scope, &line, is_websocket)?;
-        log_facts.variables = variables.variables.len() as u32;
-        log_facts.variable_bytes = variables.bytes.len() as u32;
-        Some(scope)
+        Some(Block { template: scope.done()?, headers, tls, log_facts: request.parts.block_facts() })
     }
 
-    fn set_line(&self, scope: &mut Dictionary, line: &RequestLine<'_>, is_websocket: bool) -> Option<()> {
+    fn set_scheme(&self, scope: &mut Dictionary, is_https: bool, is_websocket: bool) {
+        let names = &self.names;
+        let scheme = match (is_websocket, is_https) {
+            (false, false) => &names.http,
+            (false, true) => &names.https,
+            (true, false) => &names.ws,
+            (true, true) => &names.wss,
+        };
+        scope.set(&names.scheme, scheme);
+    }
+
+    fn set_line(&self, scope: &mut Dictionary, line: &Line<'_>, is_websocket: bool) -> Option<()> {
         let names = &self.names;
         // The templates are for `GET /`.
         if !is_websocket && line.method != b"GET" {
             // "Uppercased" (ASGI, "HTTP connection scope").
             scope.set(&names.method, &self.methods.of(&line.method.to_ascii_uppercase())?);
         }
-        if line.path != b"/" {
-            scope.set(&names.path, &utf8_lossy(line.path)?);
+        if *line.path != *b"/" {
+            scope.set(&names.path, &utf8_lossy(&line.path)?);
         }
-        if line.raw_path != b"/" {
-            scope.set(&names.raw_path, &new_bytes(line.raw_path)?);
+        if *line.raw_path != *b"/" {
+            scope.set(&names.raw_path, &new_bytes(&line.raw_path)?);
         }
         if !line.query.is_empty() {
             scope.set(&names.query_string, &new_bytes(line.query)?);
@@ -406,72 +288,6 @@ impl Scopes {
     }
 }
 
-/// The variables of a uwsgi packet that are not header fields.
-#[derive(Default)]
-struct UwsgiVariables<'a> {
-    method: &'a [u8],
-    uri: &'a [u8],
-    path: &'a [u8],
-    query: &'a [u8],
-    protocol: &'a [u8],
-    script_name: &'a [u8],
-    remote_address: &'a [u8],
-    remote_port: &'a [u8],
-    server_name: &'a [u8],
-    server_port: &'a [u8],
-    scheme: Option<&'a [u8]>,
-    is_https: bool,
-    /// CONTENT_TYPE has a value; HTTP_CONTENT_TYPE counts only if it has none.
-    has_content_type: bool,
-    client_content_type: &'a [u8],
-}
-
-impl<'a> UwsgiVariables<'a> {
-    fn note(&mut self, name: &[u8], value: &'a [u8]) {
-        match name {
-            b"REQUEST_METHOD" => self.method = value,
-            b"REQUEST_URI" => self.uri = value,
-            b"PATH_INFO" => self.path = value,
-            b"QUERY_STRING" => self.query = value,
-            b"SERVER_PROTOCOL" => self.protocol = value,
-            b"SCRIPT_NAME" => self.script_name = value,
-            b"REMOTE_ADDR" => self.remote_address = value,
-            b"REMOTE_PORT" => self.remote_port = value,
-            b"SERVER_NAME" => self.server_name = value,
-            b"SERVER_PORT" => self.server_port = value,
-            b"CONTENT_TYPE" => self.has_content_type |= !value.is_empty(),
-            b"HTTP_CONTENT_TYPE" => self.client_content_type = value,
-            b"HTTPS" => self.is_https = value == b"1" || value.eq_ignore_ascii_case(b"on"),
-            b"UWSGI_SCHEME" | b"HTTP_X_FORWARDED_PROTO" if !value.is_empty() => self.scheme = Some(value),
-            b"REQUEST_SCHEME" if self.scheme.is_none() && !value.is_empty() => self.scheme = Some(value),
-            _ => {}
-        }
-    }
-}
-
-/// `HTTP_ACCEPT_ENCODING` -> `accept-encoding`; `None` for variables that are not header fields.
-///
-/// nginx and lighttpd send these two by CGI's names and once more as fields of their client. CONTENT_LENGTH determines the end of
-/// the body, so it counts; Django would read a repeated field as a list.
-fn header_of(name: &[u8]) -> Option<Vec<u8>> {
-    let rest = match name {
-        b"HTTP_CONTENT_TYPE" | b"HTTP_CONTENT_LENGTH" => return None,
-        b"CONTENT_TYPE" | b"CONTENT_LENGTH" => name,
-        _ => name.strip_prefix(b"HTTP_")?,
-    };
-    Some(rest.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect())
-}
-
-/// In ASGI, the path begins with the root path (ASGI 3, "root_path").
-fn whole_path(root_path: &[u8], path: &[u8]) -> Vec<u8> {
-    let is_whole = path.starts_with(root_path) && matches!(path.get(root_path.len()), None | Some(b'/'));
-    if root_path.is_empty() || is_whole { path.to_vec() } else { [root_path, path].concat() }
-}
-
-fn port_of(text: &[u8]) -> Option<u16> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 fn address(host: &[u8], port: u16) -> Option<Object> {
     let host = latin1(host)?;
     // SAFETY: the number is new; the tuple takes references of its own.
@@ -532,31 +348,5 @@ fn subprotocols(headers: &Object) -> Option<Object> {
             }
         }
         Some(found)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{header_of, whole_path};
-
-    #[test]
-    fn variables_become_the_header_fields_that_they_were() {
-        assert_eq!(header_of(b"HTTP_ACCEPT_ENCODING").as_deref(), Some(&b"accept-encoding"[..]));
-        assert_eq!(header_of(b"CONTENT_TYPE").as_deref(), Some(&b"content-type"[..]));
-        for name in [&b"REQUEST_METHOD"[..], b"HTTP_CONTENT_TYPE", b"HTTP_CONTENT_LENGTH"] {
-            assert_eq!(header_of(name), None);
-        }
-    }
-
-    #[test]
-    fn a_path_has_its_root_path_once() {
-        for (root, path, whole) in [
-            (&b""[..], &b"/a"[..], &b"/a"[..]),
-            (b"/app", b"/a", b"/app/a"),
-            (b"/app", b"/app/a", b"/app/a"),
-            (b"/app", b"/apple", b"/app/apple"),
-        ] {
-            assert_eq!(whole_path(root, path), whole);
-        }
     }
 }

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use bolide_contract::settings::{Extension, Settings};
+use bolide_engine::forks::leave_if_child;
 use bolide_engine::mounts::Mounts;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -14,9 +15,11 @@ use super::awaitable::Awaitables;
 use super::context::{Asgi, Ongoing, PyCallbacks};
 use super::names::AsgiNames;
 use super::scope::Templates;
+use super::task::show_awaited;
 use super::task_factory::TaskFactory;
-use crate::event_loop::hosted::{HostLoop, LoopWorker, Turns};
+use crate::event_loop::hosted::{HostLoop, Hosted, LoopWorker, Turns};
 use crate::faults::FaultLog;
+use crate::native::call_method_with;
 use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::worker::object_of;
@@ -46,6 +49,35 @@ pub fn asgi_worker(
     let context = Some(bound(py, &asgi.context).unbind());
     let host = HostLoop { event_loop: event_loop.unbind(), context };
     LoopWorker::new(asgi, engine, host, on_drained, bound(py, &asgi.callbacks.report_stall).unbind())
+}
+
+impl Hosted for Asgi {
+    fn turns(&self) -> &Turns<Asgi> {
+        &self.turns
+    }
+
+    fn schedule(&self, function: &Object) {
+        let arguments = [self.event_loop.as_ptr(), function.as_ptr(), self.context.as_ptr()];
+        // SAFETY: all live; the result is ours. The tuple names the last argument.
+        let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
+        if asked.is_none() {
+            self.log_set_exception("the event loop");
+        }
+    }
+
+    /// A child of a request ends with the call of the application, and does not come back to the loop.
+    fn may_turn(&self) -> bool {
+        leave_if_child();
+        true
+    }
+
+    fn note_turn(&self) {
+        show_awaited(self);
+    }
+
+    fn running(&self) -> usize {
+        self.ongoing.count()
+    }
 }
 
 fn bound<'py>(py: Python<'py>, object: &Object) -> Bound<'py, PyAny> {

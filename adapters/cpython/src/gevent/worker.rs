@@ -16,22 +16,22 @@ use crate::worker::{make_wsgi, object_of};
 use crate::wsgi::sending::Sender;
 
 /// Makes a worker within gevent's hub. `applications` is a list of `(mount, callable)`; `event_loop` is the hub with the methods
-/// of asyncio's loop; `modules` are `bolide.gevent.worker` and `bolide.wsgi`; `on_drained` is called once, when there is nothing
+/// of asyncio's loop; `module` is `bolide.gevent.worker`; `on_drained` is called once, when there is nothing
 /// more to serve.
 #[pyfunction]
-#[pyo3(signature = (assignment, applications, event_loop, modules, after_request, on_drained))]
+#[pyo3(signature = (assignment, applications, event_loop, module, after_request, on_drained))]
 pub fn gevent_worker(
     py: Python<'_>,
     assignment: &Assignment,
     applications: Vec<(String, Py<PyAny>)>,
     event_loop: Bound<'_, PyAny>,
-    modules: (Bound<'_, PyAny>, Bound<'_, PyAny>),
+    module: Bound<'_, PyAny>,
     after_request: Option<Bound<'_, PyAny>>,
     on_drained: Py<PyAny>,
 ) -> PyResult<LoopWorker> {
     let engine = assignment.take()?;
     let most = engine.settings.asynchronous.gevent.as_ref().map_or(1, |gevent| gevent.greenlets as usize);
-    let (module, wsgi_module) = modules;
+    let wsgi_module = py.import("bolide.wsgi")?.into_any();
     let wsgi = make_wsgi(py, &engine, applications, &wsgi_module, after_request)?;
     let object = |name: &str| module.getattr(name).map(object_of);
     let name = |text: &str| object_of(PyString::intern(py, text).into_any());

@@ -123,7 +123,8 @@ impl Multiplexer {
         transport: Transport,
         session: Http2,
         worker: &Worker,
-        (key, deadline_ms): (Key, u64),
+        key: Key,
+        deadline_ms: u64,
         input: Vec<u8>,
     ) -> Arc<SharedMultiplexer> {
         let multiplexer = Multiplexer {

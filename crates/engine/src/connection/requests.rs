@@ -437,7 +437,8 @@ impl<A: App> Connection<A> {
 
     /// From here on the connection speaks HTTP/2. `input` holds the bytes that were read.
     fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) -> Arc<SharedMultiplexer> {
-        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, (self.key, self.deadline_ms), input);
+        let transport = self.transport.take();
+        let shared = Multiplexer::shared(transport, beginning.session, worker, self.key, self.deadline_ms, input);
         if let Some(arrival) = beginning.upgraded {
             shared.lock().arrive(arrival);
         }

@@ -13,7 +13,7 @@ use crate::exchange::https_redirect::https_redirect;
 use crate::exchange::routing::{Rules, give, give_cached};
 use crate::logging::access_log::complain;
 use crate::logging::counting::AnsweredBy;
-use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
+use crate::request::{HttpRequest, Parts, Request, VariablesRequest};
 use crate::response::ResponseWriter;
 use crate::response::named_file::XSendfile;
 
@@ -96,9 +96,9 @@ fn ask<A: App, T>(
         aside: &|work| app.borrow_mut().aside(work),
     };
     (ask.method, ask.uri) = (request.parts.method(), request.parts.uri());
-    match &request.parts {
-        RequestParts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
-        RequestParts::Variables(variables) => note_variables(&mut ask, variables),
+    match &request.parts.0 {
+        Parts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
+        Parts::Variables(variables) => note_variables(&mut ask, variables),
     }
     find(&ask, &mut |text| complain(worker.number, text))
 }

@@ -4,14 +4,14 @@
 use bolide_routes::Answer;
 
 use crate::exchange::routing::header_of;
-use crate::request::{Request, RequestParts};
+use crate::request::{Parts, Request};
 
 /// The default port of `https` (RFC 9110 section 4.2.2).
 const DEFAULT_PORT: u16 = 443;
 
 /// Returns the redirect to this HTTPS port for a request.
 pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
-    let RequestParts::Http(http) = &request.parts else { return refusal() };
+    let Parts::Http(http) = &request.parts.0 else { return refusal() };
     let host = match http.authority {
         [] => header_of(http.header_bytes, b"HOST").unwrap_or_default(),
         authority => authority.into(),

@@ -32,7 +32,7 @@ use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::Texts;
 use crate::logging::waiting;
 use crate::request::websocket::{self, Handshake};
-use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
+use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, ResponseWriter, Terms};
 use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Moment;
@@ -110,7 +110,7 @@ fn serve_http<A: App>(
     let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
-    let parts = RequestParts::Http(HttpRequest {
+    let parts = RequestParts(Parts::Http(HttpRequest {
         method: or(b"REQUEST_METHOD", method),
         uri: or(b"REQUEST_URI", &uri),
         raw_uri: target_bytes,
@@ -124,7 +124,7 @@ fn serve_http<A: App>(
         memo: memory,
         upgrade: facts.upgrade,
         chunked: facts.framing == Framing::Chunked,
-    });
+    }));
     let entry = LogEntry {
         method: or(b"REQUEST_METHOD", method),
         uri: or(b"REQUEST_URI", &uri),
@@ -197,8 +197,8 @@ fn serve_variables<A: App>(
         identity,
         ..log_entry(context)
     };
-    let VariableFacts { method, uri, protocol, .. } = facts;
-    let parts = RequestParts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri, protocol });
+    let VariableFacts { method, uri, .. } = facts;
+    let parts = RequestParts(Parts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri }));
     let served = answer(context, parts, entry, routed.as_ref(), (source, handshake));
     context.thread.parts.variables = variables;
     Ok(served)

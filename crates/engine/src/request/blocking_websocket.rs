@@ -59,7 +59,8 @@ pub struct WebSocketTerms<'a> {
 /// # Errors
 /// As there.
 pub fn accept_kept<'a>(
-    (answer, request_stream): (&mut Answer<'_>, &mut RequestStream),
+    answer: &mut Answer<'_>,
+    request_stream: &mut RequestStream,
     find: &dyn Fn(&[u8]) -> &'a [u8],
     protocol: Option<&[u8]>,
     settings: &Settings,

@@ -1,12 +1,12 @@
-//! The variables of a request (CGI/1.1, RFC 3875 section 4.1, with the names that uWSGI and mod_ssl add), whichever protocol it
-//! came by. Languages whose applications get a table of strings make it from these: WSGI's `environ`, and the tables of CGI, PSGI,
-//! Rack and PHP.
+//! The variables of a request, whichever protocol it came by: those of CGI/1.1 (RFC 3875 section 4.1), with the names that uWSGI
+//! and mod_ssl add. Languages whose applications get a table of strings make it from these: WSGI's `environ`, and the tables of
+//! CGI, PSGI, Rack and PHP.
 //!
 //! The variables of a header block that a connection repeats are separate from the rest, so that a language can keep them. It
 //! does not know about languages. Worker threads run it.
 
 use crate::logging::identity::Identity;
-use crate::request::{HttpRequest, LogFacts, Request, RequestParts, VariablesRequest, joint};
+use crate::request::{HttpRequest, LogFacts, Parts, Request, VariablesRequest, joint};
 use crate::sockets::client::Forwarded;
 use crate::sockets::listener::FrontTls;
 
@@ -21,11 +21,11 @@ macro_rules! known {
     ($($variant:ident = $name:literal,)*) => {
         /// A variable of the server's own, for which a language may keep objects.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Known { $($variant,)* }
+        pub enum OwnVariable { $($variant,)* }
 
-        impl Known {
+        impl OwnVariable {
             pub const fn name(self) -> &'static str {
-                match self { $(Known::$variant => $name,)* }
+                match self { $(OwnVariable::$variant => $name,)* }
             }
         }
     };
@@ -54,10 +54,10 @@ known! {
 
 /// The table that the variables go into. A later value replaces an earlier one.
 pub trait Variables {
-    fn set(&mut self, name: Known, value: &[u8]);
+    fn set(&mut self, name: OwnVariable, value: &[u8]);
 
     /// Sets a variable to the value that REQUEST_URI has, which most paths have: one object may serve for both.
-    fn set_uri_again(&mut self, name: Known, uri: &[u8]) {
+    fn set_uri_again(&mut self, name: OwnVariable, uri: &[u8]) {
         self.set(name, uri);
     }
 
@@ -67,7 +67,7 @@ pub trait Variables {
     /// Adds a header field by its own name: `Accept` is HTTP_ACCEPT. Values of the same name are joined by `joint`.
     fn add_field(&mut self, name: &[u8], value: &[u8], joint: &'static [u8]);
 
-    fn remove(&mut self, name: Known);
+    fn remove(&mut self, name: OwnVariable);
 
     /// The scheme of the client's connection.
     fn set_scheme(&mut self, is_https: bool);
@@ -76,38 +76,35 @@ pub trait Variables {
     fn set_identifier(&mut self, id: &[u8]);
 
     /// The length of a variable that is set, in bytes; 0: it is not.
-    fn length_of(&self, name: Known) -> u32;
+    fn length_of(&self, name: OwnVariable) -> u32;
 }
 
 impl<Memo> Request<'_, Memo> {
     /// Sets the variables of the connection and its header block. A connection that repeats the block has the same ones again.
     pub fn set_connection_variables(&self, variables: &mut impl Variables) -> LogFacts {
-        let RequestParts::Http(http) = &self.parts else { return LogFacts::default() };
-        variables.set(Known::ServerProtocol, http.version.name().as_bytes());
-        variables.set(Known::RemoteAddr, self.peer.address.as_bytes());
-        variables.set(Known::RemotePort, self.peer.port.as_bytes());
+        let Parts::Http(http) = &self.parts.0 else { return self.parts.block_facts() };
+        variables.set(OwnVariable::ServerProtocol, http.version.name().as_bytes());
+        variables.set(OwnVariable::RemoteAddr, self.peer.address.as_bytes());
+        variables.set(OwnVariable::RemotePort, self.peer.port.as_bytes());
         if !self.script_name.is_empty() {
-            variables.set(Known::ScriptName, self.script_name);
+            variables.set(OwnVariable::ScriptName, self.script_name);
         }
         if let Some(facts) = &self.peer.tls {
             for (name, value) in facts.variables() {
                 variables.set_named(name.as_bytes(), value.as_bytes());
             }
         }
-        let mut log_facts = LogFacts {
-            variables: OWN_VARIABLES,
-            variable_bytes: OWN_VARIABLE_BYTES + (self.peer.address.len() + self.peer.port.len() + "HTTP/1.1".len()) as u32,
-            application: 0,
-        };
-        log_facts.variable_bytes += variables.length_of(Known::ServerName) + variables.length_of(Known::ServerPort);
+        let mut log_facts = self.parts.block_facts();
+        log_facts.variables += OWN_VARIABLES;
+        let own_bytes = self.peer.address.len() + self.peer.port.len() + "HTTP/1.1".len();
+        log_facts.variable_bytes += OWN_VARIABLE_BYTES + own_bytes as u32;
+        log_facts.variable_bytes += variables.length_of(OwnVariable::ServerName) + variables.length_of(OwnVariable::ServerPort);
         for (name, value) in http.fields() {
             // A client's Proxy header would become HTTP_PROXY, which HTTP libraries take for the machine's setting
             // (CVE-2016-5385).
             if !name.eq_ignore_ascii_case(b"proxy") {
                 variables.add_field(name, value, joint(name));
             }
-            log_facts.variables += 1;
-            log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
         }
         if let Some(facts) = &self.peer.front_tls {
             set_front_tls(variables, facts);
@@ -122,17 +119,10 @@ impl<Memo> Request<'_, Memo> {
     /// earlier request with the same block.
     pub fn set_variables(&mut self, variables: &mut impl Variables, of_block: LogFacts) {
         self.log_facts = of_block;
-        match &self.parts {
-            RequestParts::Http(http) => {
-                set_http(variables, http, self.body.length());
-                let line = http.method.len() + http.uri.len() + http.path.len() + http.query.len();
-                self.log_facts.variable_bytes += line as u32;
-            }
-            RequestParts::Variables(given) => {
-                set_given(variables, given, self.script_name);
-                self.log_facts.variables = given.variables.len() as u32;
-                self.log_facts.variable_bytes = given.bytes.len() as u32;
-            }
+        self.log_facts.variable_bytes += self.parts.line_bytes();
+        match &self.parts.0 {
+            Parts::Http(http) => set_http(variables, http, self.body.length()),
+            Parts::Variables(given) => set_given(variables, given, self.script_name),
         }
         if let Some(identity) = &self.identity {
             set_identity(variables, identity);
@@ -142,27 +132,27 @@ impl<Memo> Request<'_, Memo> {
 
 #[inline]
 fn set_http<Memo>(variables: &mut impl Variables, http: &HttpRequest<'_, Memo>, body_length: u64) {
-    variables.set(Known::RequestMethod, http.method);
-    variables.set(Known::RequestUri, http.uri);
+    variables.set(OwnVariable::RequestMethod, http.method);
+    variables.set(OwnVariable::RequestUri, http.uri);
     // They differ only if the target has an absolute form, or a route has set REQUEST_URI.
     match http.raw_uri == http.uri {
-        true => variables.set_uri_again(Known::RawUri, http.uri),
-        false => variables.set(Known::RawUri, http.raw_uri),
+        true => variables.set_uri_again(OwnVariable::RawUri, http.uri),
+        false => variables.set(OwnVariable::RawUri, http.raw_uri),
     }
     match http.path == http.uri {
-        true => variables.set_uri_again(Known::PathInfo, http.uri),
-        false => variables.set(Known::PathInfo, http.path),
+        true => variables.set_uri_again(OwnVariable::PathInfo, http.uri),
+        false => variables.set(OwnVariable::PathInfo, http.path),
     }
     if !http.query.is_empty() {
-        variables.set(Known::QueryString, http.query);
+        variables.set(OwnVariable::QueryString, http.query);
     }
     if !http.authority.is_empty() {
-        variables.set(Known::Host, http.authority);
+        variables.set(OwnVariable::Host, http.authority);
     }
     if http.chunked {
         // RFC 9112 section 7.1.3: a decoded body has a length, and is no longer chunked.
-        variables.set(Known::ContentLength, body_length.to_string().as_bytes());
-        variables.remove(Known::TransferEncoding);
+        variables.set(OwnVariable::ContentLength, body_length.to_string().as_bytes());
+        variables.remove(OwnVariable::TransferEncoding);
     }
     // Last, so that they override the request's own variables.
     for (name, value) in http.variables {
@@ -172,18 +162,19 @@ fn set_http<Memo>(variables: &mut impl Variables, http: &HttpRequest<'_, Memo>, 
 
 fn set_given(variables: &mut impl Variables, given: &VariablesRequest<'_>, script_name: &[u8]) {
     if !script_name.is_empty() {
-        variables.set(Known::ScriptName, script_name);
+        variables.set(OwnVariable::ScriptName, script_name);
     }
     for (name, value) in given.pairs() {
         set_given_one(variables, name, value);
     }
     // RAW_URI is the REQUEST_URI that the reverse proxy sent, unless the reverse proxy or a route has set it itself.
-    if variables.length_of(Known::RawUri) == 0 {
-        variables.set(Known::RawUri, given.raw_uri);
+    if variables.length_of(OwnVariable::RawUri) == 0 {
+        variables.set(OwnVariable::RawUri, given.raw_uri);
     }
 }
 
-/// Sets a variable of a reverse proxy, or of a route. Anything but http and https is no scheme: applications put it into links.
+/// Sets a variable of a reverse proxy, or of a route. A scheme other than http and https is ignored, because applications put it
+/// into links.
 fn set_given_one(variables: &mut impl Variables, name: &[u8], value: &[u8]) {
     variables.set_named(name, value);
     match name {
@@ -196,12 +187,12 @@ fn set_given_one(variables: &mut impl Variables, name: &[u8], value: &[u8]) {
 
 /// Sets the identity of the request in place of the one that the client may have sent.
 fn set_identity(variables: &mut impl Variables, identity: &Identity) {
-    variables.set(Known::RequestId, identity.id.as_bytes());
+    variables.set(OwnVariable::RequestId, identity.id.as_bytes());
     variables.set_identifier(identity.id.as_bytes());
     if let Some(trace) = &identity.trace {
-        variables.set(Known::Traceparent, trace.context.text().as_bytes());
+        variables.set(OwnVariable::Traceparent, trace.context.text().as_bytes());
         if trace.state.is_empty() {
-            variables.remove(Known::Tracestate);
+            variables.remove(OwnVariable::Tracestate);
         }
     }
 }
@@ -209,7 +200,7 @@ fn set_identity(variables: &mut impl Variables, identity: &Identity) {
 /// The TLS between a reverse proxy and the client, from the PROXY header, with the names of mod_ssl.
 fn set_front_tls(variables: &mut impl Variables, facts: &FrontTls) {
     variables.set_scheme(true);
-    variables.set(Known::Https, b"on");
+    variables.set(OwnVariable::Https, b"on");
     for (name, value) in [
         ("SSL_PROTOCOL", facts.version.as_slice()),
         ("SSL_CIPHER", &facts.cipher),
@@ -227,11 +218,11 @@ fn set_forwarded(variables: &mut impl Variables, forwarded: &Forwarded) {
     if let Some(is_https) = forwarded.is_https {
         variables.set_scheme(is_https);
         match is_https {
-            true => variables.set(Known::Https, b"on"),
-            false => variables.remove(Known::Https),
+            true => variables.set(OwnVariable::Https, b"on"),
+            false => variables.remove(OwnVariable::Https),
         }
     }
     if !forwarded.server_port.is_empty() {
-        variables.set(Known::ServerPort, forwarded.server_port.as_bytes());
+        variables.set(OwnVariable::ServerPort, forwarded.server_port.as_bytes());
     }
 }
