@@ -34,7 +34,7 @@ class WsgiApplication:
         #: Bytes of all requests' bodies that are on the disk now. Only the loop's thread counts.
         self.on_disk = 0
         self.multiprocess = settings["workers"]["processes"] > 1
-        self.has_file_wrapper = not settings["python"]["no_file_wrapper"]
+        self.has_file_wrapper = not settings["language"]["python"]["no_file_wrapper"]
         threads = settings["workers"]["threads"]
         self.threads = threads["Fixed"] if isinstance(threads, dict) else AUTO_THREADS
         self.node = socket.gethostname()

@@ -80,7 +80,7 @@ class Half:
         atexit.register(finish, self.native)
         self.boot = boot
         self.settings = boot["settings"]
-        application, python = self.settings["application"], self.settings["python"]
+        application, python = self.settings["application"], self.settings["language"]["python"]
         # uWSGI has "." first in sys.path, after the directories of pythonpath.
         sys.path[:0] = [*python["path"], "."]
         if python["no_site"]:
@@ -101,7 +101,7 @@ class Half:
         from bolide.hooks import Hooks
         from bolide.uwsgi.module import Uwsgi
 
-        described = self.settings["python_module"]
+        described = self.settings["language"]["python"]["module"]
         self.uwsgi = Uwsgi(self.native, boot, self.log)
         if not described["is_hidden"]:
             self.uwsgi.register()
@@ -118,12 +118,12 @@ class Half:
             from bolide.gunicorn import dirty as gunicorn_dirty
 
             gunicorn_dirty.install()
-        if self.settings["python"]["server_loggers"] is not None:
+        if self.settings["language"]["python"]["server_loggers"] is not None:
             from bolide import server_loggers
 
-            server_loggers.install(self.settings["python"]["server_loggers"])
+            server_loggers.install(self.settings["language"]["python"]["server_loggers"])
         # From here on code of the application may run.
-        if self.settings["asynchronous"]["gevent"] is not None:
+        if self.settings["language"]["python"]["gevent"] is not None:
             from bolide.gevent import patching as gevent_patching
 
             self.gevent_fault = gevent_patching.prepare(self.settings)
@@ -154,7 +154,7 @@ class Half:
             self.applications, reason = load(self.boot, self.hooks, watched, self.development, is_told)
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
-                if self.settings["asynchronous"]["gevent"] is not None:
+                if self.settings["language"]["python"]["gevent"] is not None:
                     from bolide.gevent import patching as gevent_patching
 
                     reason = gevent_patching.check(self.applications, self.settings)
@@ -273,7 +273,7 @@ class Half:
         """Serve until the worker exits. Return the exit status."""
         if self.followed is not None:
             self.followed.follow(assignment.report_imports)
-        named = self.settings["python"]["reload_on"]
+        named = self.settings["language"]["python"]["reload_on"]
         if any(named.values()):
             from bolide.reload_on import ReloadOn
 
@@ -288,7 +288,7 @@ class Half:
                 from bolide.development import debuggers
 
                 debuggers.follow_halts(self.native, keeps_breakpoints=False)
-            if self.settings["python"]["server_loggers"] is not None:
+            if self.settings["language"]["python"]["server_loggers"] is not None:
                 from bolide import server_loggers
 
                 server_loggers.note_loaded()
@@ -318,7 +318,7 @@ class Half:
                 return self.native.EXIT_LOAD_FAILED
             applications = [(mount, callable) for mount, callable, _ in self.applications]
             after_request = self.uwsgi.hook("after_req_hook")
-            if self.settings["asynchronous"]["gevent"]:
+            if self.settings["language"]["python"]["gevent"]:
                 from bolide.gevent import worker as gevent_worker
 
                 gevent_worker.serve(self.native, assignment, applications, after_request, self.settings)
@@ -451,7 +451,7 @@ def load(boot, hooks, watched, development=None, is_told=False):
         after = settings["application"]["chdir_after"]
         if after:
             os.chdir(after)
-        if settings["python"]["catch_exceptions"]:
+        if settings["language"]["python"]["catch_exceptions"]:
             from bolide.catch_exceptions import show_exceptions
 
             applications = [
@@ -489,7 +489,7 @@ def import_all(settings, hooks, is_start):
     from bolide.loading.load import import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 
-    python = settings["python"]
+    python = settings["language"]["python"]
     set_aliases(python["aliases"], "pymodule-alias")
     import_beside(python["imports"])
     if python["paste_logger"]:

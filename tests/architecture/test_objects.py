@@ -192,7 +192,6 @@ TUPLES = {
     "crates/engine/src/sockets/socket watch",
     "crates/engine/src/sockets/taken_connections hold_bridge",
     "crates/master/src/provision take_connection_queue",
-    "crates/master/src/provision/interpreter choose",
     "crates/master/src/workers/unfinished encoded",
     "crates/other_servers/src/access_format add",
     "crates/other_servers/src/translate finish_host",

@@ -206,7 +206,9 @@ impl Variables for EnvironVariables<'_> {
 
     #[inline]
     fn set_uri_again(&mut self, name: OwnVariable, uri: &[u8]) {
-        let Some(uri) = self.uri.take() else { return self.set(name, uri) };
+        // A reverse proxy sets it by its name.
+        let found = self.uri.take().or_else(|| self.environ.get(&self.names.request_uri));
+        let Some(uri) = found else { return self.set(name, uri) };
         let key = self.key(name).clone();
         self.environ.set(&key, &uri);
         self.uri = Some(uri);

@@ -59,15 +59,15 @@ pub fn make_wsgi(
         read_and_go_on: object("read_and_go_on")?,
         connection_socket: object("ConnectionSocket")?,
         after_request: after_request.map(object_of),
-        is_strict: settings.python.wsgi_strict,
+        is_strict: settings.language.python().wsgi_strict,
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         rules: AnswerRules {
             write_errors: settings.logging.write_errors,
             write_timeout: std::time::Duration::from_millis(
                 settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
             ),
-            is_strict: settings.python.wsgi_strict,
-            frames_chunks: settings.python.frames_chunks,
+            is_strict: settings.language.python().wsgi_strict,
+            frames_chunks: settings.language.python().frames_chunks,
             dropped: mounts.iter().map(|mount| (mount.clone(), false.into())).collect(),
             worker: engine.worker,
         },
@@ -104,21 +104,21 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.
     environ.set_item("wsgi.input_terminated", true)?;
     environ.set_item("wsgi.errors", module.getattr("errors")?)?;
-    let shares_process = settings.workers.threads.most() > 1 || settings.asynchronous.gevent.is_some();
+    let shares_process = settings.workers.threads.most() > 1 || settings.language.python().gevent.is_some();
     environ.set_item("wsgi.multithread", shares_process)?;
     environ.set_item("wsgi.multiprocess", settings.workers.processes > 1)?;
     environ.set_item("wsgi.run_once", false)?;
-    if !settings.python.no_file_wrapper {
+    if !settings.language.python().no_file_wrapper {
         environ.set_item("wsgi.file_wrapper", module.getattr("FileWrapper")?)?;
     }
     // gunicorn's key, which uWSGI does not have.
-    if !settings.python.frames_chunks {
+    if !settings.language.python().frames_chunks {
         environ.set_item("wsgi.early_hints", py.import("bolide._native")?.getattr("early_hints")?)?;
     }
     environ.set_item("uwsgi.version", PyBytes::new(py, env!("CARGO_PKG_VERSION").as_bytes()))?;
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;
     environ.set_item("uwsgi.core", 0)?;
-    if settings.asynchronous.gevent.is_some() {
+    if settings.language.python().gevent.is_some() {
         environ.update(py.import("bolide.gevent.calls")?.getattr("ENVIRON")?.cast()?)?;
     }
     // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.

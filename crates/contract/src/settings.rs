@@ -53,7 +53,7 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     pub applications: Vec<Application>,
     pub application: ApplicationSettings,
-    pub python: Python,
+    pub language: Language,
     pub workers: Workers,
     /// Helper processes that run beside the request workers of a generation.
     pub helpers: Vec<Helper>,
@@ -75,7 +75,6 @@ pub struct Settings {
     pub naming: Naming,
     pub clients: Clients,
     pub asynchronous: Asynchronous,
-    pub python_module: crate::settings::python_module::PythonModule,
     /// Internal routing rules, in the order of the configuration.
     pub routes: Vec<RouteRule>,
     pub answering: Answering,
@@ -186,6 +185,36 @@ pub struct ApplicationSettings {
     pub fork_safety: ForkSafety,
 }
 
+/// The language of the applications, with the settings that its adapter alone reads. An instance has one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    Python(Box<Python>),
+}
+
+impl Default for Language {
+    fn default() -> Language {
+        Language::Python(Box::default())
+    }
+}
+
+impl Language {
+    pub fn python(&self) -> &Python {
+        let Language::Python(python) = self;
+        python
+    }
+
+    pub fn python_mut(&mut self) -> &mut Python {
+        let Language::Python(python) = self;
+        python
+    }
+
+    /// The number of greenlets of a worker; `None`: it serves in threads, or in an event loop.
+    pub fn greenlets(&self) -> Option<u32> {
+        self.python().gevent.as_ref().map(|gevent| gevent.greenlets)
+    }
+}
+
 /// The interpreter and its setup before the application is loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Python {
@@ -224,6 +253,9 @@ pub struct Python {
     /// `auto-procname` and the related options are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
     pub reload_on: ReloadOn,
+    pub module: crate::settings::python_module::PythonModule,
+    /// `gevent`: WSGI applications are served in greenlets.
+    pub gevent: Option<Gevent>,
 }
 
 /// The loggers that exist for Python because an instance is started in the words of other servers.
@@ -427,8 +459,6 @@ crate::with_defaults! {
         pub extensions: Vec<Extension>,
         /// `harakiri-streams`: the limit of a request lasts until its answer is complete, instead of until the answer has begun.
         pub harakiri_streams: bool,
-        /// `gevent`: WSGI applications are served in greenlets.
-        pub gevent: Option<Gevent>,
     }
 }
 

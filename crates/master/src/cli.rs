@@ -19,8 +19,10 @@ use crate::control::client::{ask_instance, signal_instance};
 use crate::manual;
 use crate::pager::become_pager;
 use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
-use crate::provision::interpreter::{self, Program};
+use crate::provision::language::program_of;
 use crate::provision::load_check::check_load;
+use crate::provision::program::Installed;
+use crate::provision::python;
 use crate::start::supervise;
 
 /// One call of Bolide: its arguments, and the Python that made the call.
@@ -42,7 +44,7 @@ impl Invocation {
     /// Returns the invocation of the plain program. A package manager may have installed a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
         let (interpreter, package_directory) =
-            std::env::current_exe().map(|own| interpreter::packaged_beside(&own)).unwrap_or_default();
+            std::env::current_exe().map(|own| python::packaged_beside(&own)).unwrap_or_default();
         Invocation { arguments, interpreter, package_directory, ..Invocation::default() }
     }
 }
@@ -56,10 +58,8 @@ pub fn main(invocation: Invocation) -> i32 {
     }
     let Invocation { arguments, interpreter, package_directory, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
-    let choose = move |settings: &Settings| {
-        let places = (settings.confinement.root.as_deref(), settings.application.chdir.as_deref());
-        Program::choose(&settings.python, places, interpreter.as_deref(), package_directory.as_deref(), std::env::var_os("PATH"))
-    };
+    let installed = Installed { interpreter, package_directory };
+    let choose = move |settings: &Settings| program_of(settings, &installed, std::env::var_os("PATH"));
     run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }
 

@@ -34,5 +34,5 @@ pub use bolide_other_servers::keywords::keyword_words;
 pub use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 pub use bolide_supervision::processes::process_attributes::set_name as set_process_name;
 pub use cli::{Invocation, main, run};
-pub use provision::interpreter::Program;
+pub use provision::program::Program;
 pub use start::supervise;

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{
-    Address, ApplicationSettings, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings,
+    Address, ApplicationSettings, Asynchronous, Identity, Language, Lifecycle, Limits, Listener, Naming, Protocol, Settings,
     Threads, Workers,
 };
 use bolide_contract::tls::Http2;
@@ -58,7 +58,7 @@ pub fn settings() -> Settings {
         applications: Vec::new(),
         tracing: Default::default(),
         application: ApplicationSettings::default(),
-        python: Python::default(),
+        language: Language::default(),
         workers: Workers {
             processes: 1,
             processes_chosen: true,
@@ -103,7 +103,6 @@ pub fn settings() -> Settings {
         naming: Naming::default(),
         clients: bolide_contract::clients::Clients::default(),
         asynchronous: Asynchronous::default(),
-        python_module: Default::default(),
         routes: Vec::new(),
         answering: bolide_contract::answering::Answering::default(),
         files: None,

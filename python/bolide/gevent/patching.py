@@ -34,7 +34,7 @@ PATCHED_ASGI = (
 
 def prepare(settings):
     """Import gevent, and patch if the settings require it. Return None, or the reason why gevent can't be used."""
-    described = settings["asynchronous"]["gevent"]
+    described = settings["language"]["python"]["gevent"]
     origin = described["origin"]
     reason = missing(origin)
     if reason is None and described["patching"]:
@@ -79,7 +79,7 @@ def check(applications, settings):
     different way."""
     from bolide import log
 
-    described = settings["asynchronous"]["gevent"]
+    described = settings["language"]["python"]["gevent"]
     # If several workers load them, the first one logs it.
     tells = log.worker <= 1 and not log.helper
     if any(interface == "asgi" for _, _, interface in applications):

@@ -125,7 +125,7 @@ def serve(native, assignment, applications, after_request, settings):
     worker.stop()
     # Requests whose answers are complete may still run: their `close()`. The master bounds it: `reload-mercy`.
     wait(worker, lambda: wait_for_requests(worker))
-    if settings["asynchronous"]["gevent"]["waits_for_hub"]:
+    if settings["language"]["python"]["gevent"]["waits_for_hub"]:
         wait(worker, gevent.wait)
     worker.report_leaving()
 

@@ -69,14 +69,14 @@ class Uwsgi:
         self.log_settings = log
         self.settings = boot["settings"]
         self.messages = Messages(native, self.settings, log)
-        self.calls = Calls(self.settings["python_module"]["rpc_most"])
+        self.calls = Calls(self.settings["language"]["python"]["module"]["rpc_most"])
         #: In a helper, its life: an object of `bolide.helpers.helper`.
         self.helper = None
         #: In a mule, the same object.
         self.mule = None
         #: With `gevent`, the functions that wait, and those of locks.
         self.waits = self.locks = None
-        if self.settings["asynchronous"]["gevent"] is not None:
+        if self.settings["language"]["python"]["gevent"] is not None:
             from bolide.gevent import calls as gevent_calls
             from bolide.gevent import locks as gevent_locks
 
@@ -109,9 +109,9 @@ class Uwsgi:
 
     def values(self):
         """Return the module's attributes that are not functions, by name."""
-        described = self.settings["python_module"]
+        described = self.settings["language"]["python"]["module"]
         queue = self.settings["services"]["queue"]
-        gevent = self.settings["asynchronous"]["gevent"]
+        gevent = self.settings["language"]["python"]["gevent"]
         magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
         return {
             **({"queue_size": queue["slots"]} if queue else {}),

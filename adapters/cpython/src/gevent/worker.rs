@@ -30,7 +30,7 @@ pub fn gevent_worker(
     on_drained: Py<PyAny>,
 ) -> PyResult<LoopWorker> {
     let engine = assignment.take()?;
-    let most = engine.settings.asynchronous.gevent.as_ref().map_or(1, |gevent| gevent.greenlets as usize);
+    let most = engine.settings.language.python().gevent.as_ref().map_or(1, |gevent| gevent.greenlets as usize);
     let wsgi_module = py.import("bolide.wsgi")?.into_any();
     let wsgi = make_wsgi(py, &engine, applications, &wsgi_module, after_request)?;
     let object = |name: &str| module.getattr(name).map(object_of);

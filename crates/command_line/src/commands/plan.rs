@@ -31,7 +31,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         })
         .collect();
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
-    let threads = match (&settings.asynchronous.gevent, settings.workers.threads) {
+    let threads = match (&settings.language.python().gevent, settings.workers.threads) {
         (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
         (None, Threads::Fixed(1)) => "1 thread".to_owned(),
         (None, Threads::Fixed(count)) => format!("{count} threads"),
@@ -45,7 +45,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
     let directory =
         settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |directory| directory.display().to_string());
     steps.push(step("directory", directory, origin(read, &["chdir"])));
-    if let Some(virtualenv) = &settings.python.virtualenv {
+    if let Some(virtualenv) = &settings.language.python().virtualenv {
         steps.push(step("Python", virtualenv.join("bin/python").display().to_string(), origin(read, &["virtualenv"])));
     }
     if let Some(user) = &settings.identity.user {

@@ -396,8 +396,12 @@ fn initialized(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
     assert_eq!(printed(&directory, "check bolide.ini"), ("nothing to report\n".to_owned(), 0), "{name}");
     assert_eq!(printed(&directory, "init").1, 1, "it never overwrites");
     let application = settings.applications[0].clone();
-    let environment =
-        settings.python.virtualenv.map(|path| path.file_name().expect("it has a name").to_string_lossy().into_owned());
+    let environment = settings
+        .language
+        .python()
+        .virtualenv
+        .as_ref()
+        .map(|path| path.file_name().expect("it has a name").to_string_lossy().into_owned());
     let source = match application.source {
         ApplicationSource::File(path) => ApplicationSource::File(path.file_name().expect("it has a name").into()),
         module => module,

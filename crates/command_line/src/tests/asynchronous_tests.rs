@@ -166,7 +166,7 @@ fn test_the_defaults_in_the_catalog_are_those_of_the_settings() {
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
         let usual = ini(&directory, "module = shop").0;
         // The application sees the options as they are written.
-        settings.python_module.shown_options.clone_from(&usual.python_module.shown_options);
+        settings.language.python_mut().module.shown_options.clone_from(&usual.language.python().module.shown_options);
         assert_eq!(settings, usual, "`{} = {}` is not the default", row.name(), row.default);
         tried += 1;
     }
@@ -261,9 +261,11 @@ fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
         ("lifespan = x\nmodule = shop.wsgi:app\nenv = A=%(lifespan)", "note: `lifespan` is a placeholder here"),
         ("asgi = shop.wsgi:app\nmodule = %(asgi)\nenv = A=x", ""),
     ] {
-        let (settings, diagnostics) = ini(&directory, lines);
+        let (mut settings, diagnostics) = ini(&directory, lines);
+        // `uwsgi.opt` shows the options as they are written.
+        settings.language.python_mut().module.shown_options.clone_from(&plain.language.python().module.shown_options);
         let applications = |settings: &Settings| applications(&directory, settings);
-        assert_eq!((applications(&settings), &settings.python), (applications(&plain), &plain.python), "{lines}");
+        assert_eq!((applications(&settings), &settings.language), (applications(&plain), &plain.language), "{lines}");
         assert_eq!(settings.asynchronous, plain.asynchronous, "{lines}");
         assert_eq!(diagnostics.len(), usize::from(!note.is_empty()), "{lines}: {diagnostics:?}");
         assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains(note)), "{lines}: {diagnostics:?}");

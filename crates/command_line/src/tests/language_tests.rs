@@ -166,7 +166,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         match outcome(&directory, "uwsgi.ini", &[]) {
             Ok(Reading::Run { mut settings, diagnostics, .. }) => {
                 // The application sees the options as they are written, whatever they mean.
-                settings.python_module.shown_options.clear();
+                settings.language.python_mut().module.shown_options.clear();
                 let is_expected = |one: &Diagnostic| {
                     [
                         "are written to /tmp/keys.log",

@@ -169,7 +169,10 @@ fn set_given(variables: &mut impl Variables, given: &VariablesRequest<'_>, scrip
     }
     // RAW_URI is the REQUEST_URI that the reverse proxy sent, unless the reverse proxy or a route has set it itself.
     if variables.length_of(OwnVariable::RawUri) == 0 {
-        variables.set(OwnVariable::RawUri, given.raw_uri);
+        match given.uri.is_some_and(|uri| uri.of(given.bytes) == given.raw_uri) {
+            true => variables.set_uri_again(OwnVariable::RawUri, given.raw_uri),
+            false => variables.set(OwnVariable::RawUri, given.raw_uri),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::generations::Generations;
 use crate::generations::generation::{Forming, Generation, Reason, first_workers};
 use crate::provision::Provision;
 use crate::provision::error_report::ErrorReport;
-use crate::provision::interpreter::{enter_directory, not_executed};
+use crate::provision::program::{enter_directory, not_executed};
 
 /// A new generation is abandoned when this many of its workers have failed early.
 const MAX_EARLY_FAILURES: u32 = 5;

@@ -62,8 +62,8 @@ fn configured(directory: &Directory, lines: &[String]) -> Result<(Settings, Vec<
     match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
         Ok(Reading::Run { mut settings, sources, .. }) => {
             // The application sees its configuration as written, whatever that means.
-            settings.python_module.shown_options.clear();
-            settings.python_module.shown_magic.clear();
+            settings.language.python_mut().module.shown_options.clear();
+            settings.language.python_mut().module.shown_magic.clear();
             Ok((*settings, sources.privileged))
         }
         other => Err(format!("{text}: {other:?}")),

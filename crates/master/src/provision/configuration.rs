@@ -18,7 +18,7 @@ use bolide_supervision::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use crate::provision::interpreter::{Program, enter_directory};
+use crate::provision::program::{Program, enter_directory};
 use crate::provision::{changes, child_of_user};
 
 /// The pid that sockets were passed to (sd_listen_fds(3)).

@@ -23,7 +23,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
 use crate::provision::configuration::Configuration;
-use crate::provision::interpreter::{Program, enter_directory, not_executed};
+use crate::provision::program::{Program, enter_directory, not_executed};
 
 /// The argument that selects the load check in a prototype's program.
 const LOAD_CHECK_FLAG: &str = "--rehearse";

@@ -56,7 +56,7 @@ pub fn allow_reader(view: View<'_>, reader: i32) {
 }
 
 fn settings(settings: &Settings, is_embedded: bool) -> Value {
-    let greenlets = settings.asynchronous.gevent.as_ref().map(|gevent| gevent.greenlets);
+    let greenlets = settings.language.greenlets();
     let at_a_time = match is_embedded {
         true => greenlets.or(settings.asynchronous.concurrency).unwrap_or(UNLIMITED),
         false => settings.workers.threads.most(),

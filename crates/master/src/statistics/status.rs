@@ -87,7 +87,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         (Some(_), None) if view.children.is_paused() => "paused",
         (Some(_), None) => "serving",
     };
-    let most_greenlets = view.provision.settings().asynchronous.gevent.as_ref().map(|gevent| gevent.greenlets);
+    let most_greenlets = view.provision.settings().language.greenlets();
     let mut workers: Vec<&Child> = view.children.iter().filter(|child| child.is_request_worker()).collect();
     workers.sort_by_key(|worker| (worker.worker_number(), worker.id));
     let workers: Vec<Value> = workers.into_iter().map(|child| worker(view, child, most_greenlets, now_ms)).collect();

@@ -27,9 +27,7 @@ use bolide_contract::files::Files;
 use bolide_contract::reloading::Reloading;
 use bolide_contract::scaling::Scaling;
 use bolide_contract::services::{PreloadedItem, SharedCache};
-use bolide_contract::settings::{
-    Application, ApplicationSettings, Asynchronous, Identity, Lifecycle, Listener, Settings, Workers,
-};
+use bolide_contract::settings::{Application, ApplicationSettings, Identity, Language, Lifecycle, Listener, Settings, Workers};
 use work::Requests;
 
 use crate::catalog::catalog;
@@ -331,10 +329,9 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     // If the directory can't be entered by its path (others may not search a directory above it), processes only stay in it.
     let is_enterable = context.has_chdir || is_jailed || context.directory.join(".").exists();
     let application = served.python.complete_application(served.application, &shape.identity, is_enterable, context);
-    let python = served.python.complete(context);
+    let mut python = served.python.complete(context);
     let (mut helpers, mules) = mules.complete(context);
-    let mut asynchronous = draft.take::<Asynchronous>();
-    asynchronous.gevent = draft.take::<GeventDraft>().complete(&served.applications, context);
+    python.gevent = draft.take::<GeventDraft>().complete(&served.applications, context);
     let development = draft.of::<DevelopingDraft>().complete(&shape.listeners, context);
     let counts = [shape.workers.processes, shape.workers.threads.most(), shape.listeners.len() as u32];
     let services = services::complete(&mut draft, served.caches, served.preloaded, counts, context);
@@ -347,12 +344,13 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     }
     helpers.extend(spooler::helpers(&spooling, spooler_harakiri_ms));
     helpers.extend(served.script);
+    python.module = interpreter::complete_module(draft.take::<PythonModuleDraft>().0, context.read);
     let settings = Settings {
         development,
         listeners: shape.listeners,
         applications: served.applications,
         application,
-        python,
+        language: Language::Python(Box::new(python)),
         workers: shape.workers,
         helpers,
         mules,
@@ -371,8 +369,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         confinement: draft.take(),
         naming: draft.take(),
         clients: shape.clients.complete(&context.read.words),
-        asynchronous,
-        python_module: interpreter::complete_module(draft.take::<PythonModuleDraft>().0, context.read),
+        asynchronous: draft.take(),
         routes: served.rules,
         answering: served.answering,
         files: served.files,

@@ -1,16 +1,15 @@
-//! The program of a prototype (the Python interpreter and its arguments, which a system package manager may have installed
-//! beside the plain program), and the directory in which it starts. It starts nothing. The master runs it at startup, so that a
-//! missing Python is an error of startup instead of each fork.
+//! The program of Python's prototype: the interpreter and its arguments, which a system package manager may have installed beside
+//! the plain program. It starts nothing. The master runs it at startup.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use bolide_contract::settings::{Python, Settings};
+use bolide_contract::settings::Python;
 use bolide_supervision::error::StartError;
-use bolide_supervision::files::guarded_files::{self, Rights};
-use bolide_supervision::privileges;
 use bolide_supervision::processes::confinement;
 use nix::unistd::{AccessFlags, access};
+
+use crate::provision::program::{Installed, Program};
 
 /// Executes the prototype's file in a Python that has no directory of packages in `sys.path` (`python -S`): it looks for the file
 /// in the packages of the virtualenv, of the interpreter and of the user. An import of `site` has no effect with `-S`, so nothing
@@ -33,80 +32,38 @@ runpy.run_path(file, run_name='__main__')
 /// Debian's directory of Python packages, relative to the parent of the program's directory.
 const PACKAGES: &str = "lib/python3/dist-packages";
 
-/// The program of a prototype. The number of the boot descriptor follows its arguments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    pub executable: PathBuf,
-    pub arguments: Vec<OsString>,
-    /// The directory that contains the Python package `bolide`, if known.
-    pub package_directory: Option<PathBuf>,
-}
-
-impl Program {
-    /// Chooses the interpreter: that of the virtual environment, otherwise the one that runs us, otherwise `python3` from `PATH`.
-    /// With a `root`, the `directory` of the application is within it.
-    ///
-    /// # Errors
-    /// There is no interpreter; the message says what to install.
-    pub fn choose(
-        python: &Python,
-        (root, directory): (Option<&Path>, Option<&Path>),
-        interpreter: Option<&Path>,
-        package_directory: Option<&Path>,
-        search: Option<OsString>,
-    ) -> Result<Program, StartError> {
-        let executable = match (&python.virtualenv, interpreter) {
-            // The interpreter within a jail is looked up below.
-            (Some(directory), _) if root.is_some() => directory.join("bin").join("python"),
-            (Some(directory), _) => in_virtualenv(directory)?,
-            (None, Some(own)) => own.to_owned(),
-            (None, None) => in_search_path(search)?,
-        };
-        let (executable, package_directory) = match root {
-            Some(root) => confinement::python_within(root, directory, &executable, package_directory)?,
-            None => (executable, package_directory.map(Path::to_owned)),
-        };
-        let flags = (0..python.optimize).map(|_| "-O".into()).chain(python.no_site.then(|| "-S".into()));
-        let arguments = flags.chain(match &package_directory {
-            Some(directory) => vec![directory.join("bolide").join("prototype.py").into_os_string()],
-            None if python.no_site => vec!["-c".into(), WITHOUT_SITE.into()],
-            None => vec!["-m".into(), "bolide.prototype".into()],
-        });
-        let arguments = arguments.collect();
-        Ok(Program { executable, arguments, package_directory })
-    }
-}
-
-/// Enters the directory of `chdir`, or that of startup, by its path. This is repeated for each generation, because a path may
-/// lead elsewhere by then (`current -> releases/2`). A link of the application's user leads into no directory that this user
-/// could not enter itself.
+/// Chooses the interpreter: that of the virtual environment, otherwise the one that runs us, otherwise `python3` from `PATH`.
+/// With a `root`, the `directory` of the application is within it.
 ///
 /// # Errors
-/// The directory can't be entered.
-pub fn enter_directory(settings: &Settings) -> Result<(), StartError> {
-    // Only the prototype enters the directory of a jail.
-    let Some(directory) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else {
-        return Ok(());
+/// There is no interpreter; the message says what to install.
+pub fn program(
+    python: &Python,
+    root: Option<&Path>,
+    directory: Option<&Path>,
+    installed: &Installed,
+    search: Option<OsString>,
+) -> Result<Program, StartError> {
+    let package_directory = installed.package_directory.as_deref();
+    let executable = match (&python.virtualenv, &installed.interpreter) {
+        // The interpreter within a jail is looked up below.
+        (Some(directory), _) if root.is_some() => directory.join("bin").join("python"),
+        (Some(directory), _) => in_virtualenv(directory)?,
+        (None, Some(own)) => own.clone(),
+        (None, None) => in_search_path(search)?,
     };
-    // If the user does not exist, startup reports that where it needs the user.
-    let user = privileges::resolve(&settings.identity).unwrap_or_default();
-    guarded_files::enter(directory, Rights::user_first(user.as_ref())).map_err(|error| {
-        StartError::new(format!("chdir = {}: {error}; make that directory, or correct the option", directory.display()))
-    })
-}
-
-/// Returns the error for a prototype's program that could not be executed, with a hint at the cause.
-pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
-    let hint = match error.raw_os_error() {
-        Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or omit uid and gid",
-        Some(libc::ENOENT) => {
-            "the program, the interpreter of its first line, or its loader does not exist; with chroot its libraries must be \
-                inside"
-        }
-        Some(libc::EACCES) => "the user of uid may not use it, or a directory above it",
-        _ => "try it by hand",
+    let (executable, package_directory) = match root {
+        Some(root) => confinement::python_within(root, directory, &executable, package_directory)?,
+        None => (executable, package_directory.map(Path::to_owned)),
     };
-    StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
+    let flags = (0..python.optimize).map(|_| "-O".into()).chain(python.no_site.then(|| "-S".into()));
+    let arguments = flags.chain(match &package_directory {
+        Some(directory) => vec![directory.join("bolide").join("prototype.py").into_os_string()],
+        None if python.no_site => vec!["-c".into(), WITHOUT_SITE.into()],
+        None => vec!["-m".into(), "bolide.prototype".into()],
+    });
+    let arguments = arguments.collect();
+    Ok(Program { executable, arguments, package_directory })
 }
 
 /// Returns the Python and the package directory that belong to the program at this path, if they exist.
@@ -172,30 +129,31 @@ mod tests {
         let search = Some(directory.path().join("path").into_os_string());
         let own = Path::new("/opt/python");
         let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
-        let chosen =
-            Program::choose(&python, (None, None), Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
+        let installed = Installed { interpreter: Some(own.into()), package_directory: Some("/packages".into()) };
+        let chosen = program(&python, None, None, &installed, search.clone()).expect("chosen");
         assert_eq!(chosen.executable, virtualenv.join("bin/python"));
         assert_eq!(chosen.arguments, ["/packages/bolide/prototype.py"]);
         python.virtualenv = None;
-        let chosen = Program::choose(&python, (None, None), Some(own), None, search.clone()).expect("chosen");
+        let installed = Installed { interpreter: Some(own.into()), ..Installed::default() };
+        let chosen = program(&python, None, None, &installed, search.clone()).expect("chosen");
         assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
-        let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
+        let chosen = program(&python, None, None, &Installed::default(), search).expect("chosen");
         assert_eq!(chosen.executable, directory.path().join("path/python3"));
         python.no_site = true;
         python.optimize = 1;
         let search = Some(directory.path().join("path").into_os_string());
-        let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
+        let chosen = program(&python, None, None, &Installed::default(), search).expect("chosen");
         assert_eq!(chosen.arguments[..3], ["-O", "-S", "-c"]);
     }
 
     #[test]
     fn a_missing_interpreter_is_an_error_that_says_what_to_do() {
         let python = Python { virtualenv: Some("/nonexistent/venv".into()), ..Python::default() };
-        let error = Program::choose(&python, (None, None), None, None, None).expect_err("refused").to_string();
+        let error = program(&python, None, None, &Installed::default(), None).expect_err("refused").to_string();
         assert!(error.contains("virtualenv = /nonexistent/venv") && error.contains("-m venv"), "{error}");
-        let error = Program::choose(&Python::default(), (None, None), None, None, Some("/nonexistent".into()))
-            .expect_err("refused")
-            .to_string();
+        let (python, installed) = (Python::default(), Installed::default());
+        let search = Some("/nonexistent".into());
+        let error = program(&python, None, None, &installed, search).expect_err("refused").to_string();
         assert!(error.contains("install Python") && error.contains("pip install bolide"), "{error}");
     }
 
