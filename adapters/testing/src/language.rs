@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use bolide_engine::answer::{Answer, Field, Pushed, ServerFields, Status, When};
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
-use bolide_engine::request::{Body, HeaderMemory, Request, RequestParts};
+use bolide_engine::request::{Body, HeaderMemory, LogFacts, Request, RequestParts};
 
 use crate::gates::Gates;
 use crate::interpreter::{Interpreter, Kept};
 use crate::pages::{Page, part};
+use crate::variables::Table;
 
 pub struct TestLanguage {
     pub interpreter: &'static Interpreter,
@@ -27,8 +28,16 @@ pub struct TestApp {
 
 /// A header block as the application sees it.
 pub struct Fields {
-    text: Vec<u8>,
+    block: Block,
     interpreter: &'static Interpreter,
+}
+
+/// Its fields, one a line, and its variables.
+#[derive(Clone)]
+struct Block {
+    fields: Vec<u8>,
+    variables: Table,
+    facts: LogFacts,
 }
 
 /// The body of an answer in progress.
@@ -70,7 +79,7 @@ impl App for TestApp {
     type Pending = SuspendedSending;
 
     fn call(&mut self, request: &mut Request<'_, Fields>, answer: &mut Answer<'_>) -> Outcome<SuspendedSending> {
-        let fields = self.fields(request);
+        let block = self.block(request);
         let (line, path) = line_and_path(&request.parts);
         self.interpreter.note_call(&line);
         let page = Page::of(&path);
@@ -85,7 +94,12 @@ impl App for TestApp {
                 return self.send(Sending { parts, part: None, fails: *fails }, answer);
             }
             Page::Slow { gate, keeps_language } => self.pass(gate, *keeps_language),
-            Page::Fields => body = fields,
+            Page::Fields => body = block.fields,
+            Page::Variables => {
+                let mut variables = block.variables;
+                request.set_variables(&mut variables, block.facts);
+                body = variables.lines();
+            }
             Page::NotFound => body = b"nothing is here\n".to_vec(),
             Page::Echo | Page::Short | Page::Long => {}
         }
@@ -137,16 +151,18 @@ impl TestApp {
         self.interpreter.acquire();
     }
 
-    /// Returns the request's header fields, one a line: from the memo if the same bytes came before.
-    fn fields(&self, request: &mut Request<'_, Fields>) -> Vec<u8> {
+    /// Returns the request's header block: from the memo if the same bytes came before.
+    fn block(&mut self, request: &mut Request<'_, Fields>) -> Block {
         if let Some(HeaderMemory::Same(fields)) = request.parts.memory() {
-            return fields.text.clone();
+            return fields.block.clone();
         }
-        let text = lines_of(request);
+        let mut variables = Table::of_listener();
+        let facts = request.set_connection_variables(&mut variables);
+        let block = Block { fields: lines_of(request), variables, facts };
         if let Some(HeaderMemory::Fill(memory)) = request.parts.memory() {
-            **memory = Some(Fields { text: text.clone(), interpreter: self.interpreter });
+            **memory = Some(Fields { block: block.clone(), interpreter: self.interpreter });
         }
-        text
+        block
     }
 
     /// Passes as much of the body to the response as the client takes.

@@ -10,6 +10,7 @@
 //! * [`helper_tasks`]: helpers, which work beside the workers.
 //! * [`http2`]: a client of that protocol, frame by frame.
 //! * [`replies`]: parses answers as a client does.
+//! * [`variables`]: the table of a language that gets CGI's variables.
 //! * [`prototype`]: the same applications under a real master.
 
 pub mod gates;
@@ -22,3 +23,4 @@ pub mod pages;
 pub mod prototype;
 pub mod replies;
 pub mod streaming;
+pub mod variables;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `/echo…` | the method, the target, and the request's body, with a Content-Length |
 //! | `/fields` | the request's header fields, one a line |
+//! | `/variables` | the request's CGI variables, one a line |
 //! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` holds the language in the meantime |
 //! | `/stream/PARTS/BYTES` | a body of unknown length: PARTS parts of BYTES bytes each |
 //! | `/fail` | the application fails before it has sent anything |
@@ -21,6 +22,7 @@ const MAX_PARTS: usize = 10_000;
 pub enum Page {
     Echo,
     Fields,
+    Variables,
     Slow { gate: String, keeps_language: bool },
     Stream { parts: usize, bytes: usize, fails: bool },
     Fail { leaves: bool },
@@ -39,6 +41,7 @@ impl Page {
         match (name, rest.as_slice()) {
             ("echo", _) => Page::Echo,
             ("fields", []) => Page::Fields,
+            ("variables", []) => Page::Variables,
             ("slow" | "busy", [gate]) => Page::Slow { gate: (*gate).to_owned(), keeps_language: name == "busy" },
             ("fail", []) => Page::Fail { leaves: false },
             ("leave", []) => Page::Fail { leaves: true },

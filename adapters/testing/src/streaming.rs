@@ -15,6 +15,7 @@ use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 use crate::interpreter::{Interpreter, Kept};
 use crate::language::{begin, bytes_of, line_and_path, lines_of};
 use crate::pages::{Page, part};
+use crate::variables::Table;
 
 #[derive(Clone, Copy)]
 pub struct TestStreams<const STREAMS_BODY: bool = true> {
@@ -233,9 +234,8 @@ impl Exchange {
                 exchange.parts = Box::new((0..parts).map(move |number| part(number, bytes)));
                 exchange.fails = fails;
             }
-            Page::Fields => {
-                exchange.unsent = lines_of(request);
-            }
+            Page::Fields => exchange.unsent = lines_of(request),
+            Page::Variables => exchange.unsent = Table::of(request).lines(),
             Page::Echo | Page::Short | Page::Long => (exchange.is_echo, exchange.unsent) = (is_streamed, line),
             Page::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),
         }

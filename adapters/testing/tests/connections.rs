@@ -107,18 +107,134 @@ fn a_request_is_the_same_wherever_it_is_cut_for_an_application_that_keeps_it_wit
     each_cut_gives_the_same(Harness::new(language, &[]), language.interpreter);
 }
 
+/// A packet of the uwsgi protocol with these variables.
+fn packet(variables: &[(&str, &str)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for text in variables.iter().flat_map(|(name, value)| [name, value]) {
+        bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        bytes.extend_from_slice(text.as_bytes());
+    }
+    let [low, high] = (bytes.len() as u16).to_le_bytes();
+    [&[0, low, high, 0], &bytes[..]].concat()
+}
+
+/// Requests by HTTP, and all of their variables but those of the connection.
+const VARIABLES: [(&[u8], &[&str]); 5] = [
+    (
+        b"GET /variables?a=1 HTTP/1.1\r\nHost: h\r\n\r\n",
+        &[
+            "HTTP_HOST=h",
+            "PATH_INFO=/variables",
+            "QUERY_STRING=a=1",
+            "RAW_URI=/variables?a=1",
+            "REQUEST_METHOD=GET",
+            "REQUEST_URI=/variables?a=1",
+        ],
+    ),
+    // RFC 3875 section 4.1.18, RFC 6265 section 4.2.1; CVE-2016-5385. The path is percent-decoded (RFC 3875 section 4.1.5).
+    (
+        b"GET /%76ariables HTTP/1.1\r\nHost: h\r\nAccept: a\r\naccept: b\r\nCookie: c=1\r\nCookie: d=2\r\nProxy: evil\r\n\r\n",
+        &[
+            "HTTP_ACCEPT=a, b",
+            "HTTP_COOKIE=c=1; d=2",
+            "HTTP_HOST=h",
+            "PATH_INFO=/variables",
+            "RAW_URI=/%76ariables",
+            "REQUEST_METHOD=GET",
+            "REQUEST_URI=/%76ariables",
+        ],
+    ),
+    // RFC 9112 section 3.2.2: the host of an absolute target overrides the field.
+    (
+        b"GET http://there/variables HTTP/1.1\r\nHost: h\r\n\r\n",
+        &[
+            "HTTP_HOST=there",
+            "PATH_INFO=/variables",
+            "RAW_URI=http://there/variables",
+            "REQUEST_METHOD=GET",
+            "REQUEST_URI=/variables",
+        ],
+    ),
+    (
+        b"POST /variables HTTP/1.1\r\nHost: h\r\nContent-Type: t\r\nContent-Length: 0\r\n\r\n",
+        &[
+            "CONTENT_LENGTH=0",
+            "CONTENT_TYPE=t",
+            "HTTP_HOST=h",
+            "PATH_INFO=/variables",
+            "RAW_URI=/variables",
+            "REQUEST_METHOD=POST",
+            "REQUEST_URI=/variables",
+        ],
+    ),
+    // RFC 9112 section 7.1.3
+    (
+        b"POST /variables HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        &[
+            "CONTENT_LENGTH=0",
+            "HTTP_HOST=h",
+            "PATH_INFO=/variables",
+            "RAW_URI=/variables",
+            "REQUEST_METHOD=POST",
+            "REQUEST_URI=/variables",
+        ],
+    ),
+];
+
+/// Returns the variables that a page showed, without those of the connection, which are the same for each request.
+fn variables(shown: &str) -> Vec<&str> {
+    let of_connection =
+        ["REMOTE_ADDR=", "REMOTE_PORT=", "SERVER_NAME=here", "SERVER_PORT=80", "SERVER_PROTOCOL=HTTP/1.1", "scheme=http"];
+    let (shared, own): (Vec<&str>, Vec<&str>) = shown.lines().partition(|line| of_connection.contains(line));
+    assert_eq!(shared, of_connection, "variables of the connection");
+    own
+}
+
+#[test]
+fn a_language_that_gets_a_table_gets_the_variables_of_cgi() {
+    let (mut called, interpreter) = called(&[]);
+    let mut streams = Harness::new(TestStreams::new(), &[]);
+    for (sent, wanted) in VARIABLES {
+        assert_eq!(variables(&converse(&mut streams, sent, [])[0]), wanted);
+        let (mut client, _) = (called.client(), called.settle());
+        // The second time, the header block is the one that the connection had before.
+        for again in ["first", "kept"] {
+            client.send(sent);
+            called.settle();
+            assert_eq!(variables(&bodies(&client.received())[0]), wanted, "{again}: {}", String::from_utf8_lossy(sent));
+        }
+    }
+    drop((called, interpreter));
+}
+
+#[test]
+fn a_language_that_gets_a_table_gets_the_variables_of_a_reverse_proxy_as_they_are() {
+    let (mut worker, interpreter) = called(&[]);
+    let given = [
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_URI", "/variables?a=1"),
+        ("PATH_INFO", "/variables"),
+        ("HTTP_ACCEPT", "a"),
+        ("UWSGI_SCHEME", "https"),
+        ("ANY_NAME", "any value"),
+    ];
+    let mut client = worker.client_of(UWSGI, None);
+    client.send(&packet(&given));
+    worker.settle();
+    let received = String::from_utf8(client.received()).expect("text");
+    let (_, body) = received.split_once("\r\n\r\n").expect("a head");
+    let mut wanted: Vec<String> = given.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    wanted.extend(["RAW_URI=/variables?a=1", "SERVER_NAME=here", "SERVER_PORT=80", "scheme=https"].map(String::from));
+    wanted.sort();
+    assert_eq!(body.lines().collect::<Vec<_>>(), wanted);
+    drop((worker, interpreter));
+}
+
 #[test]
 fn a_packet_of_uwsgi_is_the_same_wherever_it_is_cut() {
     let (mut worker, interpreter) = called(&[]);
-    let mut variables = Vec::new();
-    for (name, value) in [("REQUEST_METHOD", "POST"), ("REQUEST_URI", "/echo"), ("PATH_INFO", "/echo"), ("CONTENT_LENGTH", "2")] {
-        for text in [name, value] {
-            variables.extend_from_slice(&(text.len() as u16).to_le_bytes());
-            variables.extend_from_slice(text.as_bytes());
-        }
-    }
-    let size = (variables.len() as u16).to_le_bytes();
-    let sent = [&[0, size[0], size[1], 0], &variables[..], b"hi"].concat();
+    let variables = [("REQUEST_METHOD", "POST"), ("REQUEST_URI", "/echo"), ("PATH_INFO", "/echo"), ("CONTENT_LENGTH", "2")];
+    let sent = [&packet(&variables)[..], b"hi"].concat();
     for cut in 1..sent.len() {
         let mut client = worker.client_of(UWSGI, None);
         client.send(&sent[..cut]);
