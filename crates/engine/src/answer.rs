@@ -1,8 +1,8 @@
 //! An answer as a language sees it: everything that an adapter may do to it, and everything that it may know of it. The engine
 //! lends one to each call of [`crate::app::App`].
 //!
-//! Behind this face are encoders, buffers, the socket and the turns of connections, in `response`, which no adapter sees. Its
-//! calls are few because every language binds all of them. It does not know about languages. Worker threads run it.
+//! Behind this face are encoders, buffers, the socket and the turns of connections, in `response`, which no adapter sees. Every
+//! language binds all of its calls, so there is one for each purpose. It does not know about languages. Worker threads run it.
 
 use std::fs::File;
 use std::io;
