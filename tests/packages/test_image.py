@@ -151,7 +151,13 @@ def start(image, free_port, tmp_path):
 
     yield start
     for process in started:
-        process.kill()
+        # PID 1 has changed its user since `--kill-child`, which clears the signal that it would get (PR_SET_PDEATHSIG). The whole
+        # namespace ends with it, and then `unshare`.
+        inside = children_of(process.pid) if process.poll() is None else []
+        for pid in inside:
+            os.kill(pid, signal.SIGKILL)
+        if not inside:
+            process.kill()
         process.wait()
 
 
