@@ -68,7 +68,7 @@ impl StartResponse {
         state.place.set(Place::Lent(answer.cast()));
         state.has_returned.set(has_returned);
         state.has_ended.set(false);
-        // SAFETY: the call has no conditions.
+        // SAFETY: pthread_self has no preconditions.
         state.thread.set(unsafe { libc::pthread_self() });
     }
 
@@ -83,7 +83,7 @@ impl StartResponse {
     pub fn arm_at(&self, place: Place) {
         let state = self.state();
         state.place.set(place);
-        // SAFETY: the call has no conditions.
+        // SAFETY: pthread_self has no preconditions.
         state.thread.set(unsafe { libc::pthread_self() });
     }
 

@@ -76,8 +76,8 @@ pub enum Failure {
     Busy,
     /// The answer ends in the middle, and the end of the connection shows it.
     CutOff,
-    /// The application has given the request up because its client left. If no part of the answer was sent, none is, and the
-    /// request has no status: neither the application nor the server has failed.
+    /// The application has given the request up because its client left. If no part of the answer was sent, none is. The request
+    /// then ends without a status, because neither the application nor the server has failed.
     ClientLeft,
     /// The answer ends in its current state, and the connection with it. Data that the client does not read immediately is lost,
     /// as in uWSGI.
@@ -235,7 +235,7 @@ impl<'a> Answer<'a> {
 
     // The body.
 
-    /// Accepts a part of the body. An empty part has no effect, and does not send the head.
+    /// Accepts a part of the body. An empty part does nothing, and does not even send the head.
     #[inline]
     pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
         self.writer.push(part, when)
@@ -329,8 +329,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Sends a response before the answer, immediately. Clients of HTTP/1.0, reverse proxies that speak uwsgi, and clients whose
-    /// socket has no room don't get it: it is only a hint.
+    /// Sends a response before the answer, immediately. It is only a hint, so clients of HTTP/1.0, reverse proxies that speak
+    /// uwsgi, and clients whose socket is full do not get it.
     ///
     /// # Errors
     /// The answer has begun, or a field is invalid or belongs to the server.

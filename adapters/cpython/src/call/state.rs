@@ -104,7 +104,7 @@ impl CallState {
     /// True if the application has returned and another thread, the engine's that has armed us, is sending the result. That
     /// thread may have released the interpreter in the meantime: the answer must not be touched.
     pub fn is_of_another_thread(&self) -> bool {
-        // SAFETY: the calls have no conditions.
+        // SAFETY: pthread_self and pthread_equal have no preconditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
         self.place.get() != Place::Nowhere && self.has_returned.get() && !is_ours()
     }

@@ -36,7 +36,7 @@ pub trait Hosted: Language + Sized {
     /// Whether this process is still the worker: a request may have forked a child, in which the loop serves the child's code.
     fn may_turn(&self) -> bool;
 
-    /// The engine has returned from a turn.
+    /// The engine has returned from a turn, or the worker stops.
     fn note_turn(&self) {}
 
     /// The number of requests whose code still runs.

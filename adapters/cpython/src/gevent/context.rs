@@ -177,7 +177,7 @@ impl Gevent {
 
 impl Cooperation for Gevent {
     fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut Answer<'_>, &mut RequestStream)) -> bool {
-        // SAFETY: the calls have no conditions.
+        // SAFETY: pthread_self and pthread_equal have no preconditions.
         if unsafe { libc::pthread_equal(self.thread, libc::pthread_self()) } == 0 {
             return false;
         }

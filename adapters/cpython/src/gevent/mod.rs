@@ -157,8 +157,8 @@ impl GeventThread {
             Seat::with(&seat, |seat| seat.start.as_ref().map(|start| start.arm_at(place)));
             return Some(Outcome::Ongoing(KeptRequest { seat, number }));
         }
-        // SAFETY: the engine lends the response for this call, before whose return the seat gives it up again. Both of its halves
-        // are on the heap, in the connection; only the writer itself is on the hub's stack, so the greenlet gets its own.
+        // SAFETY: the engine lends the answer for this call, before whose return the seat gives it up again. What it refers to is
+        // on the heap, in the connection. Only the `Answer` itself is on the hub's stack, so the greenlet gets its own.
         let lent = unsafe { std::mem::transmute::<Answer<'_>, Answer<'static>>(answer.reborrow()) };
         let greenlet = Seat::with(&seat, |seat| {
             let lent = seat.lent.insert(lent);

@@ -16,8 +16,7 @@ use crate::worker::{make_wsgi, object_of};
 use crate::wsgi::sending::Sender;
 
 /// Makes a worker within gevent's hub. `applications` is a list of `(mount, callable)`; `event_loop` is the hub with the methods
-/// of asyncio's loop; `module` is `bolide.gevent.worker`; `on_drained` is called once, when there is nothing
-/// more to serve.
+/// of asyncio's loop; `module` is `bolide.gevent.worker`; `on_drained` is called once, when there is nothing more to serve.
 #[pyfunction]
 #[pyo3(signature = (assignment, applications, event_loop, module, after_request, on_drained))]
 pub fn gevent_worker(
@@ -63,7 +62,7 @@ pub fn gevent_worker(
         // SAFETY: the thread holds the interpreter; the copy is new.
         context: unsafe { Object::owned(ffi::PyContext_CopyCurrent()) }.ok_or_else(no_memory)?,
         turns: Turns::default(),
-        // SAFETY: the call has no conditions.
+        // SAFETY: pthread_self has no preconditions.
         thread: unsafe { libc::pthread_self() },
     };
     // The worker serves for the rest of the process' life, so this is never freed.

@@ -31,8 +31,8 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         })
         .collect();
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
-    let threads = match (&settings.language.python().gevent, settings.workers.threads) {
-        (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
+    let threads = match (settings.language.greenlets(), settings.workers.threads) {
+        (Some(greenlets), _) => format!("{greenlets} greenlets (gevent)"),
         (None, Threads::Fixed(1)) => "1 thread".to_owned(),
         (None, Threads::Fixed(count)) => format!("{count} threads"),
         (None, Threads::Auto) => format!("1 to {} threads", Threads::MAX_AUTO),

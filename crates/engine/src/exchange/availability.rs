@@ -7,22 +7,32 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::scheduling::deadlines::NEVER_MS;
 
-/// The state of a worker, in the order in which it may change. Only a pause ends again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Service {
-    Serves,
-    /// It begins no request. A draining worker is never paused.
-    Paused,
-    /// It has an order to drain, and answers say `Connection: close`. Connections that can move continue at other workers.
-    HandsOver,
-    /// It drains, and no other worker follows.
-    Drains,
-    /// The instance stops: streams end too.
-    Stops,
+/// Defines the states, and the list that turns the number of one back into it.
+macro_rules! states {
+    ($(#[$about:meta])* pub enum $name:ident { $($(#[$says:meta])* $state:ident,)* }) => {
+        $(#[$about])*
+        pub enum $name { $($(#[$says])* $state,)* }
+
+        const STATES: &[$name] = &[$($name::$state,)*];
+    };
 }
 
-const STATES: [Service; 5] = [Service::Serves, Service::Paused, Service::HandsOver, Service::Drains, Service::Stops];
+states! {
+    /// The state of a worker, in the order in which it may change. Only a pause ends again.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    #[repr(u8)]
+    pub enum Service {
+        Serves,
+        /// It does not begin requests. A draining worker is never paused.
+        Paused,
+        /// It has an order to drain, and answers say `Connection: close`. Connections that can move continue at other workers.
+        HandsOver,
+        /// It drains, and no other worker follows.
+        Drains,
+        /// The instance stops: streams end too.
+        Stops,
+    }
+}
 
 pub struct Availability {
     service: AtomicU8,
@@ -61,8 +71,7 @@ impl Availability {
         self.change(Service::Paused, Service::Serves)
     }
 
-    /// Begins to leave, or leaves in another way. A worker that stops has no successors, whatever comes later. Returns the state
-    /// before.
+    /// Begins to leave, or leaves in another way. Once a worker stops, later calls change nothing. Returns the state before.
     pub fn leave(&self, how: Service) -> Service {
         debug_assert!(how >= Service::HandsOver, "a worker that leaves does not come back");
         let before = self.service();

@@ -97,10 +97,10 @@ pub struct WorkerParts {
 
 impl Worker {
     /// # Errors
-    /// The scoreboard has no such row, a certificate can't be loaded, or a rule is invalid.
+    /// The row is not in the scoreboard, a certificate can't be loaded, or a rule is invalid.
     pub fn new(settings: Settings, parts: WorkerParts) -> io::Result<Worker> {
         let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, spans, services } = parts;
-        let no_row = || io::Error::other(format!("the scoreboard has no row {row_number}"));
+        let no_row = || io::Error::other(format!("row {row_number} is not in the scoreboard"));
         let rules = Rules::of(&settings, services)?;
         let files = files_of(&settings, rules, number);
         // There is one in a process, and its threads refer to it.

@@ -150,7 +150,7 @@ fn set_http<Memo>(variables: &mut impl Variables, http: &HttpRequest<'_, Memo>, 
         variables.set(OwnVariable::Host, http.authority);
     }
     if http.chunked {
-        // RFC 9112 section 7.1.3: a decoded body has a length, and is no longer chunked.
+        // RFC 9112 section 7.1.3: decoding gives the body a length, and removes the coding.
         variables.set(OwnVariable::ContentLength, body_length.to_string().as_bytes());
         variables.remove(OwnVariable::TransferEncoding);
     }

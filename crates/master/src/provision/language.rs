@@ -12,7 +12,7 @@ use crate::provision::python;
 /// Chooses the program of the settings' language. `search` is the value of PATH.
 ///
 /// # Errors
-/// There is no such program; the message says what to install.
+/// The program does not exist. The message says what to install.
 pub fn program_of(settings: &Settings, installed: &Installed, search: Option<OsString>) -> Result<Program, StartError> {
     let (root, directory) = (settings.confinement.root.as_deref(), settings.application.chdir.as_deref());
     match &settings.language {

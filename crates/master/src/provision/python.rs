@@ -36,7 +36,7 @@ const PACKAGES: &str = "lib/python3/dist-packages";
 /// With a `root`, the `directory` of the application is within it.
 ///
 /// # Errors
-/// There is no interpreter; the message says what to install.
+/// No interpreter was found. The message says what to install.
 pub fn program(
     python: &Python,
     root: Option<&Path>,

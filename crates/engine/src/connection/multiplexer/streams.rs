@@ -166,7 +166,7 @@ impl OpenStreams {
         self.woken.push(number);
     }
 
-    /// The client cancels a request. One that has no connection yet is dropped.
+    /// The client cancels a request. If the request has no connection yet, it is dropped.
     pub fn reset(&mut self, number: u32) {
         self.arrived.retain(|arrival| arrival.number != number);
         if let Some(line) = self.entry(number) {
