@@ -7,7 +7,7 @@ import signal
 import pytest
 from support.waiting import wait_until
 
-#: Its tasks run until the gate exists, and log every 0.1 s.
+#: Its tasks run until the gate exists, and log every 0.1 s. A cancelled one ends when there is no file named held.
 SHOP = """
 import asyncio, os
 async def work(name):
@@ -19,6 +19,8 @@ async def work(name):
         print(name, "is done", flush=True)
     except asyncio.CancelledError:
         print(name, "is cancelled", flush=True)
+        while os.path.exists("held"):
+            await asyncio.sleep(0.1)
         raise
 async def answer(send):
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -55,9 +57,12 @@ def leave(instance, client):
 
 
 def test_a_stop_names_a_request_whose_client_has_gone_and_cancels_it_after_seconds(shop, tmp_path):
+    # Otherwise the task could end before the first of the lines that name it.
+    (tmp_path / "held").touch()
     leave(shop, ask(shop, "/poll", "poll"))
     shop.send_signal(signal.SIGTERM)
     shop.wait_for_log(r"^bolide: stop: waiting for 1 request: GET /poll, whose client has left \(for .*\); ")
+    (tmp_path / "held").unlink()
     assert shop.wait_for_exit() == 0
     assert "poll is cancelled" in shop.lines
     shop.wait_for_text("tasks of disconnected clients, still running 3 s after the order to stop, cancelling them: GET /poll")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 
 import pytest
 from support.waiting import TIMEOUT_SECONDS, wait_until
@@ -63,7 +64,37 @@ async def talk(receive, send):
     while (message := await receive())["type"] == "websocket.receive":
         await send({"type": "websocket.send", "text": VERSION.decode() + " heard " + message["text"]})
 """
-UPLOAD_BYTES = 300_000
+#: Size of one part of an upload, and the pause after it, in seconds: far above `body-min-rate`.
+PART, PAUSE_SECONDS = b"x" * 10_000, 0.1
+
+
+class Upload:
+    """An upload that keeps arriving until it is told to end, however long the upgrades take."""
+
+    def __init__(self, client, target):
+        self.client = client
+        self.bytes = 0
+        self._over = threading.Event()
+        coding = "Expect: 100-continue\r\nTransfer-Encoding: chunked"
+        client.send(f"POST {target} HTTP/1.1\r\nHost: x\r\n{coding}\r\n\r\n".encode())
+        # Until then any master may have it.
+        assert client.read_head().status == 100
+        self._thread = threading.Thread(target=self._feed, daemon=True)
+        self._thread.start()
+
+    def _feed(self):
+        while True:
+            self.client.send(b"%x\r\n%s\r\n" % (len(PART), PART))
+            self.bytes += len(PART)
+            if self._over.wait(PAUSE_SECONDS):
+                return
+
+    def end(self):
+        """Sends the last chunk and returns the answer."""
+        self._over.set()
+        self._thread.join(TIMEOUT_SECONDS)
+        self.client.send(b"0\r\n\r\n")
+        return self.client.read_response()
 
 
 def write(tmp_path, interface, version):
@@ -87,13 +118,9 @@ def loaded(upgradable, tmp_path):
 def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(interface, loaded, tmp_path):
     instance = loaded(interface)
     gate = tmp_path / "gate"
-    upload, long = instance.connect(), instance.connect()
+    long = instance.connect()
     with Load(instance.address(), kept_alive=4, fresh=3) as load:
-        length = f"Expect: 100-continue\r\nContent-Length: {UPLOAD_BYTES}"
-        upload.send(f"POST /upload?{tmp_path / 'upload'} HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
-        # Until then any master may have it.
-        assert upload.read_head().status == 100
-        upload.send(b"x" * (UPLOAD_BYTES // 2))
+        upload = Upload(instance.connect(), f"/upload?{tmp_path / 'upload'}")
         long.send(f"GET /long?{gate} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         wait_until(gate.with_suffix(".waiting").exists, "the long answer to begin")
         if interface == "asgi":
@@ -103,8 +130,7 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
             upgrade(tmp_path)
             load.wait(lambda version=version: load.bodies[version] > 0, "the new version")
             load.wait_for_more()
-        upload.send(b"x" * (UPLOAD_BYTES - UPLOAD_BYTES // 2))
-        assert upload.read_response().text == f"old has {UPLOAD_BYTES} bytes"
+        assert upload.end().text == f"old has {upload.bytes} bytes"
         gate.touch()
         assert long.read_response().text == "begun by old, ended by old"
     assert load.losses == []
