@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.metrics import fetch, metrics_address
-from support.waiting import wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_upgrade import pidfile, upgrade
 from support_upgrade import stop as stop_upgraded
 
@@ -171,6 +171,8 @@ def test_lines_wait_through_a_reload_and_an_upgrade(says, tmp_path):
     assert instance.bolide("reload", "--wait")[0] == 0
     ask(instance, "reloaded")
     upgrade(tmp_path)
+    # Until then the old master's worker may answer, and a process that ends loses the lines that wait in it.
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     reader = Reader(place)
     ask(instance, "upgraded")
     reader.wait_for("/?upgraded")
