@@ -49,6 +49,15 @@ class Instance(Server):
         (only,) = self.workers()
         return only
 
+    def wait_for_replacement(self, *gone, count=1):
+        """Waits until there are this many workers, and none of these. A single look decides: workers exit between two."""
+
+        def are_replaced():
+            found = self.workers()
+            return len(found) == count and not set(gone) & set(found)
+
+        wait_until(are_replaced, lambda: f"{count} workers and none of {gone}: {self.workers()}; the log:\n{self.log}")
+
     def wait_for_generation(self, number):
         """Waits until the generation with this number serves, and is the only one."""
         self.wait_for_log(rf"^bolide: ready: .* of generation {number} in")

@@ -186,7 +186,7 @@ def test_several_processes_serve_and_one_that_dies_is_replaced(shop):
     assert seen <= {str(worker) for worker in instance.workers()}
     victim = int(clients[0].request(target="/pid").text)
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: len(instance.workers()) == 3 and victim not in instance.workers(), "the replacement")
+    instance.wait_for_replacement(victim, count=3)
     assert instance.body() == "version-1"
 
 

@@ -134,8 +134,7 @@ def test_a_worker_that_dies_is_replaced_while_others_are_not_wanted(start):
     instance = start("--processes", "3", "--cheaper", "1", "--cheaper-algo", "manual", alarms=True)
     before = instance.worker()
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: instance.workers() and before not in instance.workers(), "its replacement")
-    wait_for_workers(instance, 1)
+    instance.wait_for_replacement(before)
 
 
 @pytest.mark.parametrize("algorithm", ["spare", "spare2", "backlog", "busyness"])

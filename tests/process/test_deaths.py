@@ -148,7 +148,7 @@ def test_a_worker_that_closes_its_descriptors_is_replaced_and_not_kept(start, tm
     before = instance.worker()
     with pytest.raises(Closed):
         instance.connect().request("GET", "/close")
-    wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
+    instance.wait_for_replacement(before)
     wait_until(lambda: f"(pid {before})" in instance.log, "a word about its end")
     assert instance.body().isdigit()
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 
 import pytest
-from support.waiting import wait_until
 from support_instance import APPLICATIONS
 from support_kept import Kept
 from support_stuck import LIMIT, stick, wait_until_killed
@@ -82,7 +81,7 @@ def test_a_worker_is_replaced_although_another_program_of_the_user_has_many_desc
         assert said == b"held\n"
         worker = instance.worker()
         os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: instance.workers() and instance.worker() != worker, lambda: f"a replacement: {instance.log}")
+        instance.wait_for_replacement(worker)
         assert instance.body("/pid") == str(instance.worker())
         assert "can't be ordered" not in instance.whole_log()
     finally:

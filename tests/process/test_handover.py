@@ -133,7 +133,7 @@ def test_connections_of_a_worker_that_is_killed_in_a_pause_are_served_after_it(s
     for one in kept[:CONNECTIONS]:
         one.send("/pid")
     wait_until_killed(stuck)
-    wait_until(lambda: instance.workers() and str(instance.workers()[0]) not in killed, "the replacement")
+    instance.wait_for_replacement(*map(int, killed))
     assert all(one.is_silent() for one in kept)
     assert call("resume", instance.pid)[0] == 0
     assert {one.read() for one in kept[:CONNECTIONS]}.isdisjoint(killed)

@@ -49,7 +49,7 @@ def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, 
     instance.reload(2)
     dead = instance.workers()[0]
     os.kill(dead, 9)
-    wait_until(lambda: dead not in instance.workers() and len(instance.workers()) == 2, "two workers")
+    instance.wait_for_replacement(dead, count=2)
     assert json.loads(instance.body("/facts"))["user"] == [NOBODY.pw_uid, group]
 
 

@@ -137,7 +137,7 @@ def test_a_hundred_readers_that_take_no_event_delay_nobody_and_are_let_go(start,
         stalled = [stack.enter_context(events_of(address)[0]) for _ in range(100)]
         killed = instance.workers()[0]
         processes.kill(killed)
-        wait_until(lambda: killed not in instance.workers() and len(instance.workers()) == 8, "the fork of the next worker")
+        instance.wait_for_replacement(killed, count=8)
         assert fetch(address, "/metrics").status == 200
         assert next_event(lines)["now_ms"] > seen
 

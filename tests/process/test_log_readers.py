@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.waiting import TIMEOUT_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS
 from support_processes import descriptors_of
 
 #: Request lines show 2 KB of a URI: these exceed a pipe plus the megabyte that may wait in memory.
@@ -51,7 +51,7 @@ def test_a_log_without_a_reader_does_not_block_the_master(start):
     for _ in range(50):
         instance.send_signal(signal.SIGUSR1)
     instance.send_signal(signal.SIGHUP)
-    wait_until(lambda: len(instance.workers()) == 2 and not before & set(instance.workers()), "two new workers alone")
+    instance.wait_for_replacement(*before, count=2)
     instance.send_signal(signal.SIGTERM)
     instance.process.wait(timeout=TIMEOUT_SECONDS)
     instance.read_log()

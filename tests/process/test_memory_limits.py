@@ -42,7 +42,7 @@ def test_a_worker_with_too_much_memory_is_replaced_and_no_request_is_lost(start,
 def test_an_idle_worker_with_too_much_memory_is_replaced_too(start):
     instance = start("--reload-on-rss", "200", *AT_ONCE)
     fat = int(instance.body("/grow/200"))
-    wait_until(lambda: instance.workers() and fat not in instance.workers(), "another worker")
+    instance.wait_for_replacement(fat)
 
 
 def test_a_limit_below_what_every_worker_has_makes_no_storm_and_one_warning(start):

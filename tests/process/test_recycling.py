@@ -62,7 +62,7 @@ def test_max_worker_lifetime_under_load_retires_workers_and_loses_no_request(sta
 def test_max_worker_lifetime_retires_an_idle_worker_too(start):
     instance = start("--max-worker-lifetime", "1")
     before = instance.worker()
-    wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
+    instance.wait_for_replacement(before)
     assert instance.body().isdigit()
 
 
@@ -94,7 +94,7 @@ def test_a_worker_serves_for_min_worker_lifetime_whatever_max_requests_says(star
     before = instance.worker()
     with Load(instance.address(), kept_alive=1, fresh=1) as load:
         load.wait_for_more(100)
-        wait_until(lambda: instance.workers() and before not in instance.workers(), "another worker")
+        instance.wait_for_replacement(before)
     assert load.losses == []
     assert load.bodies[str(before)] > 5
     assert time.monotonic() - began >= 2

@@ -4,7 +4,6 @@ import re
 import signal
 
 import pytest
-from support.waiting import wait_until
 
 FAILING = """\
 import os
@@ -50,7 +49,7 @@ def test_a_worker_that_saw_an_exception_is_replaced(shop):
     instance = shop("--reload-on-exception", "--min-worker-lifetime", "0")
     old = instance.body()
     assert instance.get("/other").status == 500
-    wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
+    instance.wait_for_replacement(int(old))
     assert instance.body() != old
     instance.wait_for_text("is replaced because of this KeyError (reload-on-exception)")
 
@@ -61,7 +60,7 @@ def test_an_exception_that_is_named_replaces_and_another_does_not(named, shop):
     old = instance.body()
     assert instance.get("/other").status == 500
     assert instance.get("/lost").status == 500
-    wait_until(lambda: instance.workers() and old not in map(str, instance.workers()), "another worker")
+    instance.wait_for_replacement(int(old))
     assert "KeyError (reload-on-exception)" not in instance.log
     assert instance.log.count("(reload-on-exception)") == 1
     assert instance.body() != old

@@ -39,7 +39,7 @@ def test_a_worker_that_is_told_to_end_is_replaced_without_a_loss_and_the_log_say
     with Load(instance.address()) as load:
         os.kill(told, getattr(signal, name))
         instance.wait_for_log(rf"^bolide: worker \d [(]pid {told}[)] got {name} from pid {os.getpid()}: it is replaced$")
-        wait_until(lambda: told not in instance.workers() and len(instance.workers()) == 2, "its replacement, alone")
+        instance.wait_for_replacement(told, count=2)
         load.wait_for_more()
     assert load.losses == []
 
@@ -50,7 +50,7 @@ def test_a_request_can_have_its_own_worker_replaced_and_is_answered(name, shop):
     told = instance.worker()
     assert instance.body(f"/{name}") == str(told)
     instance.wait_for_log(rf"^bolide: worker 1 [(]pid {told}[)] got {name} from itself: it is replaced$")
-    wait_until(lambda: instance.workers() and told not in instance.workers(), "its replacement, alone")
+    instance.wait_for_replacement(told)
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT"])
@@ -73,7 +73,7 @@ def test_a_mule_that_gets_a_signal_is_replaced(name, start):
     mule = next(pid for pid in instance.workers() if str(pid) != instance.body())
     os.kill(mule, getattr(signal, name))
     instance.wait_for_log(rf"^bolide: mule 1 [(]pid {mule}[)] got {name} from pid {os.getpid()}: it exits ")
-    wait_until(lambda: len(instance.workers()) == 2 and mule not in instance.workers(), "its replacement")
+    instance.wait_for_replacement(mule, count=2)
 
 
 def test_sighup_of_a_worker_to_its_parent_reloads(shop):

@@ -89,7 +89,7 @@ def test_workers_are_replaced_without_a_new_prototype(option, start, tmp_path):
     prototype, old = instance.prototype(), set(instance.workers())
     with Load(instance.address()) as load:
         flag.touch()
-        wait_until(lambda: len(instance.workers()) == 2 and not old & set(instance.workers()), "new workers")
+        instance.wait_for_replacement(*old, count=2)
         load.wait_for_more()
     assert load.losses == []
     assert instance.prototype() == prototype
