@@ -10,6 +10,7 @@ from support.waiting import wait_until
 
 #: A busy machine may need longer for hundreds of them than the default time that a connection may wait for its next request.
 PATIENT = ("--http-keepalive=600",)
+FINE = b"HTTP/1.1 200"
 
 
 def limited(limit):
@@ -26,27 +27,17 @@ def connected(instance, count):
     return clients
 
 
-def number_answered(clients):
-    """Returns how many of these connections get an answer to a request, after which they are closed. All of them ask before the
-    first answer is read: while descriptors are missing, a client may wait for others that were accepted after it.
+def answers_to(clients, page_of=lambda number: "pid"):
+    """Requests a page on each of these connections, and closes them. Returns the beginning of each answer. All of them ask before
+    the first answer is read: while descriptors are missing, a client may wait for others that were accepted after it.
     """
-
-    def ask(client):
-        client.sendall(b"GET /pid HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        return True
-
-    def is_answered(client):
+    for number, client in enumerate(clients):
+        client.sendall(f"GET /{page_of(number)} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    answers = []
+    for client in clients:
         with client:
-            return b" 200 " in client.recv(4096)
-
-    def works(step, client):
-        try:
-            return step(client)
-        except ConnectionError:
-            return False
-
-    asking = [client for client in clients if works(ask, client)]
-    return sum(works(is_answered, client) for client in asking)
+            answers.append(client.recv(4096)[: len(FINE)])
+    return answers
 
 
 @pytest.mark.parametrize(("limit", "connections"), [(40, 20), (40, 44), (40, 120), (64, 200), (256, 700)])
@@ -54,7 +45,7 @@ def number_answered(clients):
 def test_no_connection_is_closed_for_want_of_a_descriptor(start, limit, connections, workers):
     instance = start("--processes", workers, *PATIENT, **limited(limit), alarms=True)
     clients = connected(instance, connections)
-    assert number_answered(clients) == connections
+    assert answers_to(clients) == [FINE] * connections
     instance.wait_for_log(r"can't accept a connection|^bolide: ready")
     assert instance.whole_log().count("can't accept a connection") <= workers
 
@@ -87,11 +78,8 @@ def test_slow_pages_lose_no_connection_while_descriptors_are_missing(start):
     """Workers hand connections to each other while one is inside a slow call, and listen again in between."""
     instance = start("--processes", "2", *PATIENT, **limited(40), alarms=True)
     clients = connected(instance, 150)
-    for number, client in enumerate(clients):
-        page = b"pid" if number % 10 else b"sleep/0.2"
-        client.sendall(b"GET /%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % page)
-    answers = [client.recv(4096)[:12] for client in clients]
-    assert answers == [b"HTTP/1.1 200"] * len(clients)
+    answers = answers_to(clients, lambda number: "pid" if number % 10 else "sleep/0.2")
+    assert answers == [FINE] * len(clients)
 
 
 def test_a_worker_that_can_accept_nobody_is_replaced(start, tmp_path):
@@ -117,7 +105,7 @@ def test_a_worker_that_is_full_of_connections_is_not_replaced(start):
     clients = connected(instance, 100)
     instance.wait_for_log(r"can't accept a connection")
     wait_until(lambda: descriptors_are_full(worker), "all descriptors are in use")
-    assert number_answered(clients) == len(clients)
+    assert answers_to(clients) == [FINE] * len(clients)
     assert instance.worker() == worker
 
 

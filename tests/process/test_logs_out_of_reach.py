@@ -171,7 +171,7 @@ def test_lines_wait_through_a_reload_and_an_upgrade(says, tmp_path):
     assert instance.bolide("reload", "--wait")[0] == 0
     ask(instance, "reloaded")
     upgrade(tmp_path)
-    # Until then the old master's worker may answer, and a process that exits loses its waiting lines.
+    # The old master's worker may still answer until its master exits, and it loses its waiting lines then.
     assert instance.process.wait(TIMEOUT_SECONDS) == 0
     reader = Reader(place)
     ask(instance, "upgraded")

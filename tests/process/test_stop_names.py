@@ -7,7 +7,7 @@ import signal
 import pytest
 from support.waiting import wait_until
 
-#: Its tasks run until the gate exists, and log every 0.1 s. A cancelled one ends when there is no file named held.
+#: Tasks run until the file `gate` exists, and log every 0.1 s. A cancelled task goes on while the file `held` exists.
 SHOP = """
 import asyncio, os
 async def work(name):
@@ -57,7 +57,7 @@ def leave(instance, client):
 
 
 def test_a_stop_names_a_request_whose_client_has_gone_and_cancels_it_after_seconds(shop, tmp_path):
-    # Otherwise the task could end before the first of the lines that name it.
+    # The task must outlive the first line about it, however late that is.
     (tmp_path / "held").touch()
     leave(shop, ask(shop, "/poll", "poll"))
     shop.send_signal(signal.SIGTERM)

@@ -64,36 +64,39 @@ async def talk(receive, send):
     while (message := await receive())["type"] == "websocket.receive":
         await send({"type": "websocket.send", "text": VERSION.decode() + " heard " + message["text"]})
 """
-#: Size of one part of an upload, and the pause after it, in seconds: far above `body-min-rate`.
-PART, PAUSE_SECONDS = b"x" * 10_000, 0.1
+#: Size of an upload, and of the parts that arrive one by one: far above `body-min-rate`, and enough for minutes.
+UPLOAD_BYTES, PART_BYTES = 3_000_000, 1_000
+PAUSE_SECONDS = 0.1
 
 
 class Upload:
-    """An upload that keeps arriving until it is told to end, however long the upgrades take."""
+    """An upload that keeps arriving, however long the upgrades take: a drain gives up a silent one after seconds."""
 
     def __init__(self, client, target):
         self.client = client
-        self.bytes = 0
+        self._sent = 0
         self._over = threading.Event()
-        coding = "Expect: 100-continue\r\nTransfer-Encoding: chunked"
-        client.send(f"POST {target} HTTP/1.1\r\nHost: x\r\n{coding}\r\n\r\n".encode())
+        length = f"Expect: 100-continue\r\nContent-Length: {UPLOAD_BYTES}"
+        client.send(f"POST {target} HTTP/1.1\r\nHost: x\r\n{length}\r\n\r\n".encode())
         # Until then any master may have it.
         assert client.read_head().status == 100
         self._thread = threading.Thread(target=self._feed, daemon=True)
         self._thread.start()
 
     def _feed(self):
-        while True:
-            self.client.send(b"%x\r\n%s\r\n" % (len(PART), PART))
-            self.bytes += len(PART)
-            if self._over.wait(PAUSE_SECONDS):
-                return
+        while not self._over.is_set():
+            self._send(PART_BYTES)
+            self._over.wait(PAUSE_SECONDS)
 
-    def end(self):
-        """Sends the last chunk and returns the answer."""
+    def _send(self, count):
+        self.client.send(b"x" * count)
+        self._sent += count
+
+    def finish(self):
+        """Sends the rest and returns the answer."""
         self._over.set()
         self._thread.join(TIMEOUT_SECONDS)
-        self.client.send(b"0\r\n\r\n")
+        self._send(UPLOAD_BYTES - self._sent)
         return self.client.read_response()
 
 
@@ -130,7 +133,7 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
             upgrade(tmp_path)
             load.wait(lambda version=version: load.bodies[version] > 0, "the new version")
             load.wait_for_more()
-        assert upload.end().text == f"old has {upload.bytes} bytes"
+        assert upload.finish().text == f"old has {UPLOAD_BYTES} bytes"
         gate.touch()
         assert long.read_response().text == "begun by old, ended by old"
     assert load.losses == []
