@@ -92,6 +92,9 @@ messages! {
         11 => HandOver { has_takers: bool },
         /// To a worker that was ordered to hand over: it is not killed, and accepts connections again.
         12 => Spare,
+        /// To a worker of an instance that will be stopped: load balancers may not know it yet. It accepts connections and serves
+        /// them, and its answers close the connections, so that clients come back through their load balancer.
+        13 => LeaveBalancer,
         /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
         /// watches them.
         10 => Look,

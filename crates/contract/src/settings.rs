@@ -331,6 +331,9 @@ impl Threads {
 /// `reload-mercy`, unless the configuration says otherwise.
 pub const RELOAD_MERCY_MS: u64 = 60_000;
 
+/// Default of `drain-quiet`, in milliseconds: load balancers check their servers every one to two seconds.
+pub const DRAIN_QUIET_MS: u64 = 2_000;
+
 crate::with_defaults! {
     /// Lifecycle of processes. Times are in milliseconds; `None` is never.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -341,6 +344,10 @@ crate::with_defaults! {
         pub harakiri_policy: HarakiriPolicy,
         /// Maximum time for requests in flight at shutdown or a reload (`reload-mercy`, `worker-reload-mercy`).
         pub reload_mercy_ms: u64 = RELOAD_MERCY_MS,
+        /// Maximum time from the order to stop until the drain begins (`drain-delay`). `None`: it begins immediately.
+        pub drain_delay_ms: Option<u64>,
+        /// The drain begins earlier if no connection has arrived for this long (`drain-quiet`). `None`: it does not.
+        pub drain_quiet_ms: Option<u64> = Some(DRAIN_QUIET_MS),
         pub process: Process,
         /// Maximum time from the start of a generation until it serves (`load-timeout`).
         pub load_timeout_ms: Option<u64>,

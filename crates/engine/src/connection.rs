@@ -52,6 +52,9 @@ const LINGER_MS: u64 = 2_000;
 /// Maximum number of bytes that are discarded from an unwanted body, or from a connection that lingers.
 const LINGER_BYTES: usize = 1024 * 1024;
 
+/// The number of the first stream that an HTTP/2 client opens (RFC 9113 section 5.1.1).
+const FIRST_STREAM: u32 = 1;
+
 pub struct Connection<A: App> {
     transport: Transport,
     session: Session,
@@ -323,6 +326,14 @@ impl<A: App> Connection<A> {
         ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport }
     }
 
+    /// The request is the first one of its connection: of HTTP/2, the first stream.
+    fn serves_first(&self) -> bool {
+        match self.link {
+            Link::Stream { number, .. } => number == FIRST_STREAM,
+            Link::Socket { .. } | Link::Multiplexed(_) => !self.has_served,
+        }
+    }
+
     fn body_timeout(&self, worker: &Worker) -> BodyTimeout {
         BodyTimeout::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
     }
@@ -332,6 +343,7 @@ impl<A: App> Connection<A> {
     }
 
     fn context<'a>(&'a mut self, context: &'a mut Context<'_, A>) -> ExchangeContext<'a, A> {
+        let is_first = self.serves_first();
         ExchangeContext {
             worker: context.worker,
             thread: context.thread,
@@ -340,6 +352,7 @@ impl<A: App> Connection<A> {
             client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
+            is_first,
             is_last: self.is_last,
         }
     }

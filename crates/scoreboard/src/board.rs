@@ -23,7 +23,7 @@ pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 counters! {
-    /// A worker's row. It has 128 bytes, so that two workers never share a cache line.
+    /// A worker's row. It has 256 bytes, so that two workers never share a cache line.
     #[repr(C, align(128))]
     pub struct Row {
         /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
@@ -75,6 +75,9 @@ counters! {
         pub greenlets: AtomicU32,
         /// 1 if the worker serves inside an event loop of the language (asyncio, gevent), which lets requests wait side by side.
         pub is_embedded: AtomicU32,
+        /// Monotonic time of the last arrival, in milliseconds, while the worker leaves its load balancer: the first request of a
+        /// connection. 0: none has arrived since then.
+        pub arrived_ms: AtomicU64,
     }
 }
 
@@ -567,7 +570,7 @@ mod tests {
         assert!(!row.is_of_request_worker());
         board.clear(0);
         assert!(row.is_of_request_worker());
-        assert_eq!(size_of::<Row>(), 128);
+        assert_eq!(size_of::<Row>(), 256);
     }
 
     #[test]

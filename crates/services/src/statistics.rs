@@ -36,6 +36,8 @@ pub struct Snapshot {
     /// With `enable-metrics`.
     pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
+    /// It serves until load balancers have noticed that it will be stopped.
+    pub is_leaving: bool,
     /// Exited workers, by the cause.
     pub worker_ends: Vec<(&'static str, u64)>,
     pub jobs: Vec<JobFacts>,

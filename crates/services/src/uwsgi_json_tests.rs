@@ -67,6 +67,7 @@ pub fn snapshot() -> Snapshot {
             },
         ],
         reloads: reloads(),
+        is_leaving: false,
     }
 }
 

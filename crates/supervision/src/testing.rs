@@ -75,6 +75,8 @@ pub fn settings() -> Settings {
             harakiri_policy: Default::default(),
             process: Default::default(),
             reload_mercy_ms: 60_000,
+            drain_delay_ms: None,
+            drain_quiet_ms: None,
             load_timeout_ms: None,
             pidfile: None,
             crash_reports: None,

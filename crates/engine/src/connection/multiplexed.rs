@@ -130,7 +130,8 @@ pub(super) fn attend_streams<A: App>(
     let now_ms = context.thread.clock.now_ms;
     multiplexer.session.note_time(now_ms);
     multiplexer.begin_turn();
-    if context.worker.is_draining() {
+    // A client whose connection is new would not learn where else to send its first request.
+    if context.worker.is_draining() || context.worker.leaves_balancer() && *limits.has_served {
         send_goaway(multiplexer, now_ms);
     }
     let turn = &mut context.thread.turn;

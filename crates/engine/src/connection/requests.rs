@@ -214,6 +214,7 @@ impl<A: App> Connection<A> {
         source: BodySource<'_>,
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
+        let is_first = self.serves_first();
         let memory = memory(&mut self.memo, head, context.app);
         if let RequestHead::Http { line, facts } = &head.head
             && (facts.underscored.is_some() || facts.script_name.is_some())
@@ -231,6 +232,7 @@ impl<A: App> Connection<A> {
             client: &self.client,
             listener: self.listener,
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
+            is_first,
             is_last: self.is_last,
         };
         serve(&mut context, (&head.head, bytes), head.wire, memory, source)

@@ -151,7 +151,7 @@ impl<A: App> Connection<A> {
         let had_room = streaming.request_stream.room() > 0;
         let mut writer = self.writer();
         let may_move = worker.hands_over() && writer.transport.is_movable_kind();
-        if worker.is_draining() && !may_move && !writer.head_has_left() {
+        if worker.closes_connections() && !may_move && !writer.head_has_left() {
             // RFC 9112 section 9.6: the request was read before the drain began, but the answer is the last one all the same.
             writer.close_after();
         }

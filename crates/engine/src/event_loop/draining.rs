@@ -148,6 +148,14 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
     }
 }
 
+/// The instance will be stopped when load balancers do not send connections any more. Connections are served, each with its last
+/// answer.
+pub(crate) fn begin_departure<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    if shared.worker.availability.leave_balancer() {
+        wake_multiplexed(connections);
+    }
+}
+
 pub(crate) fn log_stream_end<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_endless()));

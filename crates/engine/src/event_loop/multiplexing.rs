@@ -126,7 +126,7 @@ pub(crate) fn call_connection<L: Language>(
     }
 }
 
-/// The worker drains: HTTP/2 connections get a turn to tell their clients.
+/// The worker leaves: HTTP/2 connections get a turn to tell their clients.
 pub(crate) fn wake_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
     let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
     for key in keys {

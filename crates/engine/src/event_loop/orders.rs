@@ -8,7 +8,7 @@ use bolide_contract::message::{self, Order, Received};
 
 use crate::app::Language;
 use crate::event_loop::accepting::{accept_handed_over, recheck_listeners, shut_listeners};
-use crate::event_loop::draining::{End, begin_drain};
+use crate::event_loop::draining::{End, begin_departure, begin_drain};
 use crate::event_loop::handing_over::{begin_handover, end_handover};
 use crate::event_loop::pausing::{begin_pause, end_pause};
 use crate::event_loop::signal_pools::join_signal_pool;
@@ -29,6 +29,7 @@ pub(crate) fn take_orders<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
                 begin_drain(shared, state, if has_successors { End::Replaced } else { End::Alone });
             }
             Ok(Received::Message(Order::Stop, _)) => begin_drain(shared, state, End::AtOnce),
+            Ok(Received::Message(Order::LeaveBalancer, _)) => begin_departure(shared, connections),
             Ok(Received::Message(Order::Admit, _)) => shared.admit(),
             Ok(Received::Message(Order::Pause, _)) => begin_pause(shared, housekeeping),
             Ok(Received::Message(Order::Resume, _)) => end_pause(shared, connections, housekeeping),

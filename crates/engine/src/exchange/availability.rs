@@ -25,6 +25,9 @@ states! {
         Serves,
         /// It does not begin requests. A draining worker is never paused.
         Paused,
+        /// The instance will be stopped, and load balancers may not know it yet: it accepts and serves, and answers say
+        /// `Connection: close`.
+        LeavesBalancer,
         /// It has an order to drain, and answers say `Connection: close`. Connections that can move continue at other workers.
         HandsOver,
         /// It drains, and no other worker follows.
@@ -69,6 +72,11 @@ impl Availability {
     /// Ends a pause. Returns false if there was none.
     pub fn resume(&self) -> bool {
         self.change(Service::Paused, Service::Serves)
+    }
+
+    /// Begins to leave the load balancer, if the worker serves. Returns false in any other state.
+    pub fn leave_balancer(&self) -> bool {
+        self.change(Service::Serves, Service::LeavesBalancer)
     }
 
     /// Begins to leave, or leaves in another way. Once a worker stops, later calls change nothing. Returns the state before.
@@ -126,10 +134,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_ends_with_a_departure_and_a_stop_is_final() {
+    fn a_pause_ends_with_a_drain_and_a_stop_is_final() {
         let availability = Availability::default();
         assert!(availability.pause() && !availability.pause());
         assert!(availability.resume() && !availability.resume());
+        assert!(availability.leave_balancer() && !availability.leave_balancer());
+        assert!(!availability.pause() && !availability.resume());
         for (how, found) in [
             (Service::HandsOver, Service::HandsOver),
             (Service::Drains, Service::Drains),

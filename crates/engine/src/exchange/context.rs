@@ -38,6 +38,8 @@ pub struct ExchangeContext<'a, A: App> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
     pub id: ExchangeId,
+    /// The request is the connection's first.
+    pub is_first: bool,
     /// The answer is the connection's last.
     pub is_last: bool,
 }

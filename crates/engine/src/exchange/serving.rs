@@ -207,7 +207,7 @@ fn serve_variables<A: App>(
 /// Begins the response; `may_keep` is whether the client keeps the connection open.
 #[inline(always)]
 fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
-    let keep_alive = may_keep && context.worker.settings.limits.keepalive_ms > 0 && may_go_on(context);
+    let keep_alive = may_go_on(context) && may_keep && context.worker.settings.limits.keepalive_ms > 0;
     let thread = &mut *context.thread;
     let terms = Terms {
         wire,
@@ -236,8 +236,16 @@ fn note_waited(writer: &mut ResponseWriter<'_>, waited_us: Option<u64>) {
 /// The connection may have another request: here, or, if the worker drains, at another worker that takes over the connection.
 #[inline(always)]
 fn may_go_on<A: App>(context: &ExchangeContext<'_, A>) -> bool {
-    let may_move = || context.worker.hands_over() && context.writer.transport.is_movable_kind();
-    !context.is_last && (!context.worker.is_draining() || may_move())
+    !context.is_last && (!context.worker.closes_connections() || goes_on_elsewhere(context))
+}
+
+/// The worker leaves. The master waits until no connection arrives at it any more (`drain-quiet`).
+#[cold]
+fn goes_on_elsewhere<A: App>(context: &ExchangeContext<'_, A>) -> bool {
+    if context.is_first && context.worker.leaves_balancer() {
+        context.worker.row.arrived_ms.store(context.thread.clock.now_ms, Relaxed);
+    }
+    context.worker.hands_over() && context.writer.transport.is_movable_kind()
 }
 
 /// Checks whether the client asks for a WebSocket, if the application supports it.

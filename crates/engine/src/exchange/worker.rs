@@ -168,6 +168,16 @@ impl Worker {
         self.availability.service() >= Service::HandsOver
     }
 
+    /// Load balancers may not know yet that the instance will be stopped, so connections still arrive.
+    pub fn leaves_balancer(&self) -> bool {
+        self.availability.service() == Service::LeavesBalancer
+    }
+
+    /// The answer on a connection that can't move is its last one.
+    pub fn closes_connections(&self) -> bool {
+        self.availability.service() >= Service::LeavesBalancer
+    }
+
     /// The worker drains, and connections that can move continue at other workers.
     pub fn hands_over(&self) -> bool {
         self.availability.service() == Service::HandsOver

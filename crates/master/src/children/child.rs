@@ -188,6 +188,8 @@ pub struct Child {
     pub stopped_accepting: bool,
     /// The pause state that the worker was last notified of.
     pub notified_pause: bool,
+    /// The worker was notified that the instance leaves its load balancer.
+    pub notified_departure: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When the lifetime of a worker is over.
@@ -273,6 +275,11 @@ impl Child {
     /// Returns whether this is an active worker that was not notified of the current pause state.
     pub fn needs_pause_order(&self, is_paused: bool) -> bool {
         self.is_request_worker() && self.state.is_active() && self.notified_pause != is_paused
+    }
+
+    /// Returns whether this is an active worker that does not know that the instance leaves its load balancer.
+    pub fn needs_departure_order(&self) -> bool {
+        self.is_request_worker() && self.state.is_active() && !self.notified_departure
     }
 
     /// Returns the time at which the child counts as late, as long as it is not ready.

@@ -50,6 +50,10 @@ pub struct Children {
     ledger: Ledger,
     /// Workers begin no request, including those forked later.
     is_paused: bool,
+    /// The instance leaves its load balancer: it serves, and will be stopped.
+    is_leaving: bool,
+    /// The last arrival at a worker that has exited since then, in monotonic milliseconds; 0 if there was none.
+    arrived_ms: u64,
     next_id: u64,
 }
 
@@ -67,7 +71,15 @@ pub enum ForkError {
 impl Children {
     /// Returns an empty list.
     pub fn new(scoreboard: Scoreboard) -> Children {
-        Children { list: Vec::new(), scoreboard, ledger: Ledger::default(), is_paused: false, next_id: 1 }
+        Children {
+            list: Vec::new(),
+            scoreboard,
+            ledger: Ledger::default(),
+            is_paused: false,
+            is_leaving: false,
+            arrived_ms: 0,
+            next_id: 1,
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Child> {
@@ -137,6 +149,7 @@ impl Children {
         }
         let refused = self.scoreboard.row(row).map_or(0, |row| row.refused_messages.load(Relaxed));
         self.ledger.note_refused_messages(refused);
+        self.arrived_ms = self.last_arrival_ms();
         self.scoreboard.clear(row);
     }
 
@@ -161,6 +174,9 @@ impl Children {
         if self.is_paused && kind == ChildKind::RequestWorker {
             // The order waits in the socket before the worker is born, and a worker reads orders before it accepts connections.
             message::send(near.as_fd(), &Order::Pause, None).map_err(ForkError::Failed)?;
+        }
+        if self.is_leaving && kind == ChildKind::RequestWorker {
+            message::send(near.as_fd(), &Order::LeaveBalancer, None).map_err(ForkError::Failed)?;
         }
         if let Some(found) = self.scoreboard.row(row) {
             found.kind.store(kind.code(), Relaxed);
@@ -349,6 +365,35 @@ impl Children {
         }
     }
 
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving
+    }
+
+    /// From now on, workers close their connections with the next answer, and serve the connections that still arrive.
+    pub fn leave_balancer(&mut self) {
+        self.is_leaving = true;
+        self.send_departure_orders();
+    }
+
+    /// Notifies workers that the instance leaves its load balancer, if it does.
+    pub fn send_departure_orders(&mut self) {
+        if !self.is_leaving {
+            return;
+        }
+        for worker in self.list.iter_mut().filter(|child| child.needs_departure_order()) {
+            let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &Order::LeaveBalancer, None));
+            // See `send_pause_orders`.
+            worker.notified_departure = !matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+        }
+    }
+
+    /// Returns when the last connection arrived at a worker that leaves its load balancer, in monotonic milliseconds; 0 if none
+    /// has.
+    pub fn last_arrival_ms(&self) -> u64 {
+        let of_rows = self.scoreboard.rows().iter().map(|row| row.arrived_ms.load(Relaxed));
+        of_rows.fold(self.arrived_ms, u64::max)
+    }
+
     /// Sends a child a signal other than an immediate kill.
     pub fn signal(&self, id: u64, signal: i32) {
         if let Some(child) = self.find(id) {
@@ -484,6 +529,7 @@ impl Children {
             waits_for_admission: false,
             stopped_accepting: false,
             notified_pause: self.is_paused,
+            notified_departure: self.is_leaving,
             ready_ms: None,
             expires_ms: None,
             deadline_ms: None,
@@ -507,8 +553,9 @@ impl Owner for Children {
         let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
         let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms()];
         let children = self.list.iter().flat_map(times);
-        let pausing = self.list.iter().any(|child| child.needs_pause_order(self.is_paused));
-        let retry_ms = pausing.then_some(turn.now_ms + PAUSE_RETRY_MS);
+        let is_unaware =
+            |child: &Child| child.needs_pause_order(self.is_paused) || self.is_leaving && child.needs_departure_order();
+        let retry_ms = self.list.iter().any(is_unaware).then_some(turn.now_ms + PAUSE_RETRY_MS);
         Waits::on(
             channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd())),
             children.chain([retry_ms, self.wake_for_handovers(turn.now_ms)]).flatten().min(),

@@ -136,15 +136,22 @@ commands! {
         signals: &[
             (
                 signal(Signal::SIGTERM),
-                "Stop gracefully. Requests in flight are completed, for at most `reload-mercy`. A second one stops immediately.",
+                "Stop gracefully. Requests in flight are completed, for at most `reload-mercy`. A second one stops immediately. \
+                With `drain-delay`, the first one waits for load balancers, the second one begins the drain, and the third one \
+                stops immediately.",
             ),
-            (signal(Signal::SIGINT), "As SIGTERM."),
         ],
-        // uWSGI reloads on SIGTERM.
+        // uWSGI reloads on SIGTERM. To Bolide, it is `Drain`.
         portable_signal: Some(Signal::SIGINT),
         command_line: Some((InstanceCommand::Stop, Form::Plain)),
         while_stopping: true,
         ..row("stopping when its requests are answered")
+    },
+    /// Like `Stop`, without waiting for load balancers (`drain-delay`).
+    Drain => CommandRow {
+        signals: &[(signal(Signal::SIGINT), "As SIGTERM, but it does not wait for load balancers (`drain-delay`).")],
+        while_stopping: true,
+        ..row("stopping without a delay, when its requests are answered")
     },
     /// End immediately.
     StopNow => CommandRow {
@@ -398,7 +405,10 @@ mod tests {
                 assert!(help.ends_with('.'), "{command:?}: {help}");
             }
             if let Some(signal) = row.portable_signal {
-                assert!(row.signals.iter().any(|(known, _)| known.number() == signal as i32), "{command:?}: {signal}");
+                // SIGINT is the nearest to `Stop` that uWSGI has.
+                let rows = if *command == Command::Stop { &[Command::Drain] } else { std::slice::from_ref(command) };
+                let has_signal = |row: &CommandRow| row.signals.iter().any(|(known, _)| known.number() == signal as i32);
+                assert!(rows.iter().any(|command| has_signal(command.row())), "{command:?}: {signal}");
             }
             if let Some(form) = row.command_line {
                 assert!(!forms.contains(&form), "{command:?}: {form:?} twice");

@@ -65,7 +65,7 @@ pub fn action(number: i32) -> SignalAction {
 
 /// Returns the signals that request the end of the instance.
 pub fn end_signals() -> SigSet {
-    let rows = [Command::Stop, Command::StopNow].map(|command| command.row().signals);
+    let rows = [Command::Stop, Command::Drain, Command::StopNow].map(|command| command.row().signals);
     let standard = rows.into_iter().flatten().filter_map(|(signal, _)| match signal {
         SignalNumber::Standard(signal) => Some(*signal),
         SignalNumber::Realtime(_) => None,

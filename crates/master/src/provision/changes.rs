@@ -163,6 +163,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/lifecycle/shortest_route_harakiri_ms",
     "/lifecycle/harakiri_policy",
     "/lifecycle/reload_mercy_ms",
+    "/lifecycle/drain_delay_ms",
+    "/lifecycle/drain_quiet_ms",
     "/lifecycle/load_timeout_ms",
     "/lifecycle/reload_order",
     // A process sets these for itself after it has become that user, who may only lower them.

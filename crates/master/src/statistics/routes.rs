@@ -74,7 +74,7 @@ pub fn obstacle(view: View<'_>) -> Option<&'static str> {
         rows.filter_map(|row| view.children.scoreboard().row(row)).any(|row| row.is_accepting())
     };
     match () {
-        () if view.is_stopping => Some("it is being stopped"),
+        () if view.is_stopping || view.children.is_leaving() => Some("it is being stopped"),
         () if view.children.is_paused() => Some("it is paused"),
         // With `cheap`, the first connection starts workers.
         () if !serving.is_empty() && !is_accepting() => Some("no worker accepts connections"),

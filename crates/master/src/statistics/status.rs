@@ -82,6 +82,7 @@ fn addresses(listeners: &Listeners) -> Vec<String> {
 pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms: u64) -> Value {
     let phase = match (view.generations.serving(), view.generations.forming()) {
         _ if is_stopping => "stopping",
+        _ if view.children.is_leaving() => "leaving",
         (None, _) => "starting",
         (Some(_), Some(_)) => "reloading",
         (Some(_), None) if view.children.is_paused() => "paused",

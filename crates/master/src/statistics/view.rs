@@ -62,6 +62,7 @@ impl View<'_> {
                 .collect(),
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
             reloads: self.outcomes.reloads().clone(),
+            is_leaving: self.children.is_leaving() && !self.is_stopping,
             worker_ends: self.children.ledger().ends(),
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             helpers: self.helper_facts(),

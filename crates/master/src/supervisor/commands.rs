@@ -31,7 +31,7 @@ impl Supervisor {
         match command {
             Command::ReopenLogs => return self.logs.reopen(by, &self.children),
             Command::RotateLogs => return self.logs.rotate(by, &self.children),
-            Command::Upgrade if self.ending.is_stopping() => return Err("it is being stopped".to_owned()),
+            Command::Upgrade if self.ending.is_ordered() => return Err("it is being stopped".to_owned()),
             Command::Upgrade => {
                 let (reporting, configuration) = (&self.reporting, &self.configuration);
                 let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
@@ -42,21 +42,22 @@ impl Supervisor {
                 log_sink::line(&format!("upgrade ({by}): {outcome}"));
                 return started.map(drop);
             }
-            Command::Stop => self.stop(0, now_ms),
+            Command::Stop => self.stop_after_delay(asker, now_ms),
+            Command::Drain => self.stop(0, now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
             Command::Reload | Command::ReloadBrutally => {
-                if !self.ending.is_stopping() {
+                if !self.ending.is_ordered() {
                     self.logs.reopen_at_reload(&self.children);
                 }
                 return self.reload(asker, command == Command::ReloadBrutally, now_ms);
             }
             // Workers are always replaced one at a time, so both commands are the same.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(asker, now_ms),
-            Command::ReloadMules | Command::ReloadSpoolers if self.ending.is_stopping() => {}
+            Command::ReloadMules | Command::ReloadSpoolers if self.ending.is_ordered() => {}
             Command::ReloadMules => helpers::renew_kind("mule", by, &mut self.children, &self.provision, now_ms),
             Command::ReloadSpoolers => helpers::renew_kind("spooler", by, &mut self.children, &self.provision, now_ms),
             Command::Pause | Command::Resume | Command::TogglePause => {
-                if self.ending.is_stopping() {
+                if self.ending.is_ordered() {
                     let why = "it is being stopped";
                     log_sink::line(&format!("{by}: {why}"));
                     return Err(why.to_owned());
@@ -92,7 +93,7 @@ impl Supervisor {
         // An application that repeats the request is logged once.
         let is_first = match command {
             Command::Reload => !self.generations.reload.is_loading(),
-            _ => !self.ending.is_stopping(),
+            _ => !self.ending.is_ordered(),
         };
         if is_first {
             log_sink::line(&format!("{worker}: the application calls {by}"));
@@ -163,7 +164,7 @@ impl Supervisor {
     }
 
     fn carry_out(&mut self, client: u64, question: &Value, command: Command, now_ms: u64) {
-        if self.ending.is_stopping() && !command.row().while_stopping {
+        if self.ending.is_ordered() && !command.row().while_stopping {
             let refused = json!({"ok": false, "message": "it is being stopped"});
             return self.control.channel.answer(client, &refused, now_ms);
         }

@@ -413,6 +413,7 @@ impl Supervisor {
         let is_loading = generations.reload.is_loading() || self.watches.is_settling();
         self.development.let_requests_go(is_loading, provision.shown_error_page(), children, now);
         children.send_pause_orders();
+        children.send_departure_orders();
         let (signaling, instance, watches) = self.signaling();
         signaling.note_generation(instance, watches, now);
         signaling.advance(instance, now);

@@ -33,7 +33,7 @@ impl Supervisor {
     /// # Errors
     /// The configuration can't be used; the error is logged too.
     pub(super) fn reload(&mut self, asker: Asker<'_>, is_brutal: bool, now_ms: u64) -> Result<(), String> {
-        if self.ending.is_stopping() {
+        if self.ending.is_ordered() {
             return Ok(());
         }
         if is_brutal || !self.reload_follows(asker.cause) {
@@ -109,7 +109,10 @@ impl Supervisor {
     /// Why it can't begin; the error is logged too if a generation serves.
     pub(super) fn reload_chain(&mut self, asker: Asker<'_>, now_ms: u64) -> Result<(), String> {
         let by = asker.words;
-        if self.ending.is_stopping() || self.generations.serving().is_none() {
+        if self.ending.is_ordered() {
+            return Err("it is being stopped".to_owned());
+        }
+        if self.generations.serving().is_none() {
             return Err("nothing is served yet".to_owned());
         }
         if self.provision.settings().reloading.exits {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use bolide_contract::clock::now_ms as clock_ms;
 use bolide_contract::message::{INTERPRETER_END_MS, Order};
 use bolide_scoreboard::InFlight;
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::text::{counted, duration};
@@ -13,12 +14,81 @@ use bolide_supervision::text::{counted, duration};
 use crate::children::GRACE_MS;
 use crate::children::child::{KillReason, State};
 use crate::development;
-use crate::outcomes::report_failure;
+use crate::outcomes::{Asker, report_failure};
 use crate::supervisor::Supervisor;
+use crate::supervisor::ending::{Departure, DepartureEnd};
 use crate::terminal::is_attached;
 
 impl Supervisor {
-    /// SIGTERM, SIGINT: the first requests a graceful stop with this status, the second an immediate one.
+    /// SIGTERM: like [`Supervisor::stop`], but with `drain-delay` the instance serves until no connection arrives any more.
+    /// Another SIGTERM ends that.
+    pub(super) fn stop_after_delay(&mut self, asker: Asker<'_>, now_ms: u64) {
+        if self.ending.is_leaving() {
+            // Only signals come twice for one request.
+            let is_signal = asker.cause == ReloadCause::Signal;
+            if !is_signal || self.ending.progress.is_some_and(|progress| progress.is_new_request(now_ms)) {
+                log_sink::line(&format!("stop ({}): not waiting for load balancers any longer", asker.words));
+                self.stop(0, now_ms);
+            }
+            return;
+        }
+        let lifecycle = &self.provision.settings().lifecycle;
+        let quiet_ms = lifecycle.drain_quiet_ms;
+        match lifecycle.drain_delay_ms.filter(|_| self.serves_load_balancers()) {
+            Some(delay_ms) => self.leave(Departure::new(now_ms, delay_ms, quiet_ms), delay_ms, now_ms),
+            None => self.stop(0, now_ms),
+        }
+    }
+
+    /// Whether clients come to this instance: not before it has served, in a pause, beside another master, or during shutdown.
+    fn serves_load_balancers(&self) -> bool {
+        self.generations.serving().is_some()
+            && !self.ending.is_stopping()
+            && !self.children.is_paused()
+            && !self.takeover.awaits_takeover()
+            && !self.takeover.has_handed_over()
+    }
+
+    /// Serves on, but tells load balancers and clients that the instance will be stopped.
+    fn leave(&mut self, departure: Departure, delay_ms: u64, now_ms: u64) {
+        self.ending.order(now_ms);
+        self.ending.departure = Some(departure);
+        let delay = duration(delay_ms);
+        let time = match self.provision.settings().lifecycle.drain_quiet_ms {
+            Some(quiet_ms) => {
+                let quiet = duration(quiet_ms.min(delay_ms));
+                format!("until no connection has arrived for {quiet}, for at most {delay} (drain-delay)")
+            }
+            None => format!("for {delay} (drain-delay)"),
+        };
+        let again = if is_attached() { "Ctrl-C" } else { "a second SIGTERM" };
+        log_sink::line(&format!("stop: waiting for load balancers {time}; {again} skips this"));
+        self.notifier.stopping(delay_ms.saturating_add(self.longest_end_ms()));
+        self.notifier.status("waiting for load balancers before it stops");
+        self.refuse_changes();
+        if let Some(forming) = self.generations.reload.cancel() {
+            self.abandon(&forming, Some("because the instance stops"), now_ms);
+        }
+        self.children.leave_balancer();
+    }
+
+    /// Begins the drain when connections do not arrive any more, or at the end of `drain-delay`.
+    pub(super) fn end_departure_if_due(&mut self, now_ms: u64) {
+        let Some(departure) = self.ending.departure.as_mut().filter(|departure| departure.is_due(now_ms)) else { return };
+        // A connection that waits at a socket is an arrival that workers do not know yet: all of them are busy.
+        let is_arriving = self.provision.listeners().have_waiting();
+        let arrived_ms = if is_arriving { now_ms } else { self.children.last_arrival_ms() };
+        let Some(end) = departure.end(arrived_ms, now_ms) else { return };
+        let why = match end {
+            DepartureEnd::Quiet(quiet_ms) => format!("no connection has arrived for {}", duration(quiet_ms)),
+            DepartureEnd::Late => "connections still arrive at the end of drain-delay, which may be too short".to_owned(),
+            DepartureEnd::Over => "drain-delay is over".to_owned(),
+        };
+        log_sink::line(&format!("stop: {why}"));
+        self.stop(0, now_ms);
+    }
+
+    /// SIGINT, and other reasons to stop: the first requests a graceful stop with this status, the second an immediate one.
     pub(super) fn stop(&mut self, status: i32, now_ms: u64) {
         if self.ending.is_stopping() {
             let progress = self.ending.progress;
@@ -107,15 +177,24 @@ impl Supervisor {
         }
     }
 
-    /// Begins the end. Returns the connections that were not accepted yet.
-    fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
+    /// Returns how long the end may take from the drain on.
+    fn longest_end_ms(&self) -> u64 {
+        self.provision.longest_mercy_ms() + GRACE_MS + INTERPRETER_END_MS + self.exporters.end_most_ms()
+    }
+
+    /// Gives up an upgrade and the plan of a reload, and tells the clients that wait for them.
+    fn refuse_changes(&mut self) {
         self.drop_plan();
         self.takeover.give_up();
+        self.outcomes.report_pending(&mut self.control.channel, clock_ms());
+        report_failure("it is being stopped", &mut self.control.channel);
+    }
+
+    /// Begins the end. Returns the connections that were not accepted yet.
+    fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
         if self.ending.begin(status) {
-            self.notifier
-                .stopping(self.provision.longest_mercy_ms() + GRACE_MS + INTERPRETER_END_MS + self.exporters.end_most_ms());
-            self.outcomes.report_pending(&mut self.control.channel, clock_ms());
-            report_failure("it is being stopped", &mut self.control.channel);
+            self.notifier.stopping(self.longest_end_ms());
+            self.refuse_changes();
         }
         let waiting = self.provision.end_listeners();
         self.cancel_replacements();

@@ -28,6 +28,7 @@ impl Supervisor {
     pub(super) fn take_timers(&mut self, now: u64) {
         self.children.shorten_prototype_deadlines(now);
         self.control.check_if_due(now);
+        self.end_departure_if_due(now);
         self.log_stop_progress(now);
         self.take_single_signals(now);
         let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
@@ -84,7 +85,7 @@ impl Supervisor {
     /// Executes the commands that changed files request.
     fn take_file_changes(&mut self, now: u64) {
         // A request that comes before the change has settled is for the new code already.
-        if self.provision.is_developed() && !self.ending.is_stopping() && self.watches.sees_changed_import() {
+        if self.provision.is_developed() && !self.ending.is_ordered() && self.watches.sees_changed_import() {
             self.hold_requests(now);
         }
         for change in self.watches.take_changes(now) {
@@ -94,7 +95,7 @@ impl Supervisor {
             };
             // The other master executes commands for the instance; changed code must be loaded by us too.
             let is_for_predecessor = self.takeover.awaits_takeover() && !command.row().is_reload;
-            if self.ending.is_stopping() || is_for_predecessor {
+            if self.ending.is_ordered() || is_for_predecessor {
                 continue;
             }
             let option = &change.option;
@@ -109,7 +110,7 @@ impl Supervisor {
             }
             self.obey(command, Asker { words: option, cause: ReloadCause::of_option(option) }, now);
         }
-        if !self.ending.is_stopping()
+        if !self.ending.is_ordered()
             && let Some((command, option)) = self.development.release(&self.children)
         {
             self.hold_requests(now);
@@ -169,7 +170,7 @@ impl Supervisor {
     /// request.
     fn take_single_signals(&mut self, now: u64) {
         for reported in self.single_signals.take_due(now) {
-            let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_stopping()) else { continue };
+            let Some(child) = self.children.find(reported.child).filter(|_| !self.ending.is_ordered()) else { continue };
             let settings = self.provision.settings();
             let (step, what) = single_signals::step(child, reported.signal, self.configuration.is_for_another_user(settings));
             let asker = Asker { words: "a signal to the prototype", cause: ReloadCause::Application };

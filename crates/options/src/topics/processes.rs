@@ -18,6 +18,9 @@ const RELOAD_ORDERS: [(&str, ReloadOrder); 2] =
     [("start-first", ReloadOrder::StartFirst), ("stop-first", ReloadOrder::StopFirst)];
 const RELOAD_ORDER_WORDS: [&str; 2] = words(&RELOAD_ORDERS);
 
+/// The time for load balancers, in seconds. Service managers and orchestrators do not wait longer either.
+const DELAY: Value = Value::Decimal { most: 3600, unit: "seconds" };
+
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Show the position of a stuck request.
     /// Why: the log always shows the Python stack of a request that harakiri ends
@@ -90,6 +93,24 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(SECONDS, "60")
     .reach(Reach::Application),
+    /// How long the instance serves after SIGTERM, at most, so that load balancers notice the shutdown. The ready check fails
+    /// immediately, answers close their connections (`Connection: close`, GOAWAY), and new connections are served. The drain
+    /// begins when no connection has arrived for `drain-quiet`. 0 begins it immediately. A second SIGTERM, SIGINT (Ctrl-C) and
+    /// `bolide stop --now` do not wait. Reloads and upgrades have no delay, because the sockets stay open. `reload-mercy`
+    /// follows, so a service manager must allow for both.
+    /// The master decides, so it is the same for one worker, threads, ASGI, gevent, TLS and `cheaper`. A worker that starts in
+    /// the meantime leaves too, and a reload, canary or upgrade in progress is abandoned. uwsgi and FastCGI connections do not
+    /// carry more than one request, so a reverse proxy that uses them is not told.
+    /// Example: drain-delay = 10
+    supported("drain-delay", Setting::Milliseconds(field!(LifecycleDraft.settings.drain_delay_ms)))
+        .takes(DELAY, "0").reach(Reach::Application),
+    /// The drain begins before the end of `drain-delay` if no connection has arrived for this long. A connection counts from its
+    /// first request on, so the checks of a load balancer that do not send one have no effect. It should be longer than the
+    /// interval of these checks. 0 waits for all of `drain-delay`.
+    /// Example: drain-delay = 10
+    ///          drain-quiet = 3
+    supported("drain-quiet", Setting::Milliseconds(field!(LifecycleDraft.settings.drain_quiet_ms)))
+        .takes(DELAY, "2").reach(Reach::Application),
     /// Like `reload-mercy`, for workers. It takes precedence if both are set.
     /// Example: worker-reload-mercy = 30
     supported(

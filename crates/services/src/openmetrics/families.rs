@@ -104,6 +104,8 @@ pub const FAMILIES: &[Family] = families![
     /// End of the last reload, in seconds since 1970.
     ("bolide_last_reload_timestamp_seconds", Gauge, &[],
         |facts, samples| facts.snapshot.reloads.last.iter().for_each(|last| samples(&[], last.at_s.into()))),
+    /// 1 while the instance waits for load balancers before it stops (`drain-delay`), else 0.
+    ("bolide_leaving", Gauge, &[], one, |facts| facts.snapshot.is_leaving.into()),
     /// Spans of `otlp`: `exported` ones are at the collector, it did not take `failed` ones, and `dropped` ones were never sent
     /// because too many waited.
     ("bolide_spans_total", Counter, &["result"], |facts, samples| {

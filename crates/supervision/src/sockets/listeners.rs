@@ -19,6 +19,7 @@ use bolide_contract::boot::ListenerDescriptor;
 use bolide_contract::settings::{Address, Listener};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::{
     AcceptConn, IpFreebind, Ipv6V6Only, KeepAlive, RcvBuf, ReuseAddr, ReusePort, SndBuf, SockType as SocketType, TcpNoDelay,
 };
@@ -107,6 +108,13 @@ impl Listeners {
     /// The sockets, to wait on for connections.
     pub fn sources<T: Copy>(&self, token: T) -> impl Iterator<Item = Source<'_, T>> {
         self.sockets.iter().map(move |socket| Source::readable(token, socket.as_fd()))
+    }
+
+    /// Whether a connection waits that no worker has accepted yet.
+    pub fn have_waiting(&self) -> bool {
+        let mut watched: Vec<PollFd<'_>> =
+            self.sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)).collect();
+        poll(&mut watched, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// The sockets, in the same order; none after listening has ended.
