@@ -348,6 +348,8 @@ crate::with_defaults! {
         pub drain_delay_ms: Option<u64>,
         /// The drain begins earlier if no connection has arrived for this long (`drain-quiet`). `None`: it does not.
         pub drain_quiet_ms: Option<u64> = Some(DRAIN_QUIET_MS),
+        /// The time over which WebSockets and streams are closed (`drain-spread`). `None`: a short one.
+        pub drain_spread_ms: Option<u64>,
         pub process: Process,
         /// Maximum time from the start of a generation until it serves (`load-timeout`).
         pub load_timeout_ms: Option<u64>,

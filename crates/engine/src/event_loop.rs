@@ -37,7 +37,7 @@ use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_or_leave};
 use crate::event_loop::descriptors::log_lost_descriptors;
-use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end};
+use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end, stream_spread_ms};
 use crate::event_loop::handing_over::{give_up_rested, move_rest};
 use crate::event_loop::moving::{drop_moved_leftovers, take_moved};
 use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
@@ -100,6 +100,7 @@ impl<L: Language> Shared<L> {
         row.pid.store(std::process::id(), Relaxed);
         row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now_ms(), Relaxed);
+        row.spread_ms.store(stream_spread_ms(&self.worker.settings.lifecycle), Relaxed);
         self.lock_state().housekeeping.memory_trim.note_baseline(crate::allocator::own_bytes());
         self.watch_slow_requests();
         if self.is_held.load(Relaxed) {

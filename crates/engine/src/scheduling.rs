@@ -18,4 +18,5 @@ pub mod held_answers;
 pub mod leadership;
 pub mod memory_trim;
 pub mod phases;
+pub mod spread;
 pub mod turn;

@@ -78,6 +78,9 @@ counters! {
         /// Monotonic time of the last arrival, in milliseconds, while the worker leaves its load balancer: the first request of a
         /// connection. 0: none has arrived since then.
         pub arrived_ms: AtomicU64,
+        /// How long the worker takes to close WebSockets and streams when it leaves (`drain-spread`), in milliseconds. It is for
+        /// threads that close their own.
+        pub spread_ms: AtomicU64,
     }
 }
 

@@ -77,6 +77,7 @@ pub fn settings() -> Settings {
             reload_mercy_ms: 60_000,
             drain_delay_ms: None,
             drain_quiet_ms: None,
+            drain_spread_ms: None,
             load_timeout_ms: None,
             pidfile: None,
             crash_reports: None,

@@ -3,14 +3,16 @@
 //! A drain (a reload) finishes the requests under way. Shutdown does too, but does not keep endless answers open. It does not
 //! know about protocols. The event loop of a worker calls it.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
+use bolide_contract::settings::Lifecycle;
 use bolide_scoreboard::{Accepting, Row};
 
 use crate::answer::Answer;
-use crate::app::{App, Language};
+use crate::app::Language;
 use crate::connection::Connection;
 use crate::event_loop::accepting::leave_listeners;
 use crate::event_loop::moving::{move_all, take_all_moved};
@@ -22,6 +24,7 @@ use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::scheduling::body_timeout::DRAIN_ARRIVAL_MS;
 use crate::scheduling::connections::ConnectionTable;
+use crate::scheduling::spread::{Spread, place_ms, place_of};
 
 /// The last part of `reload-mercy`, in milliseconds, but a quarter of it at most, is reserved for the application: endless
 /// streams get a disconnect, so that they can end by themselves, and the lifespan ends after them. The master kills the worker
@@ -29,11 +32,11 @@ use crate::scheduling::connections::ConnectionTable;
 const LAST_PART_MS: u64 = 5_000;
 
 /// Milliseconds for which a stream (an answer of unknown length, such as server-sent events) may continue after the order to
-/// stop. Then its client is treated as disconnected. At a reload it has all of the mercy.
+/// stop, at least. Then its client is treated as disconnected. At a reload it has all of the mercy.
 const STREAM_STOP_MS: u64 = 3_000;
 
 /// A draining worker closes its WebSockets within this many milliseconds, and earlier if there are few: the second number is the
-/// most that each of them adds.
+/// most that each of them adds. `drain-spread` takes precedence.
 const WEBSOCKET_LEAVE_MS: u64 = 5_000;
 const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
 
@@ -52,43 +55,49 @@ pub(crate) enum End {
     AtOnce,
 }
 
-/// Schedules the close of each WebSocket of a draining worker. They close one after the other, so that the clients do not all
-/// reconnect at the same moment.
-struct StaggeredClose {
-    next_ms: u64,
-    step_us: u64,
-    number: u64,
+/// How long requests may take after the order to drain, in milliseconds. The rest of `reload-mercy` is for the application.
+fn request_mercy_ms(lifecycle: &Lifecycle) -> u64 {
+    let mercy_ms = lifecycle.reload_mercy_ms;
+    mercy_ms - LAST_PART_MS.min(mercy_ms / 4)
 }
 
-impl StaggeredClose {
-    fn new<A: App>(connections: &mut ConnectionTable<Connection<A>>, at_once: bool) -> StaggeredClose {
-        let mut count = 0;
-        connections.for_each(|connection| count += u64::from(connection.is_websocket()));
-        let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
-        StaggeredClose { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
-    }
+/// When this many WebSockets are closed, in monotonic milliseconds.
+fn websocket_time(lifecycle: &Lifecycle, count: u64, at_once: bool) -> Range<u64> {
+    let over_ms = match lifecycle.drain_spread_ms {
+        Some(spread_ms) => spread_ms.min(request_mercy_ms(lifecycle)),
+        None if at_once => 0,
+        None => WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS),
+    };
+    let now = now_ms();
+    now..now + over_ms
+}
 
-    fn next_ms(&mut self) -> u64 {
-        self.number += 1;
-        self.next_ms + self.number * self.step_us / 1000
-    }
+/// Over which time streams are closed at shutdown, in milliseconds, after [`STREAM_STOP_MS`].
+pub(crate) fn stream_spread_ms(lifecycle: &Lifecycle) -> u64 {
+    lifecycle.drain_spread_ms.unwrap_or(0).min(request_mercy_ms(lifecycle).saturating_sub(STREAM_STOP_MS))
 }
 
 /// Cuts off a stream that has continued too long after the master's order to stop. It is for a thread that is in the iterator of
 /// an answer, and does not read orders in the meantime. Returns `true` if it has cut the stream off.
 pub fn cut_off_late_stream(row: &Row, answer: &mut Answer<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
-    if stopped_ms == 0 || !answer.writer().is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
+    if stopped_ms == 0 || !answer.writer().is_endless() {
+        return false;
+    }
+    let worker = row.worker.load(Relaxed);
+    let own_ms = place_of(row, answer.writer().transport.socket());
+    if now_ms() < stopped_ms + STREAM_STOP_MS + own_ms {
         return false;
     }
     answer.writer_mut().cut_off();
-    log_cut_streams(row.worker.load(Relaxed), 1);
+    log_cut_streams(worker, 1, STREAM_STOP_MS + own_ms, 0);
     true
 }
 
-fn log_cut_streams(worker: u32, count: u32) {
-    let seconds = STREAM_STOP_MS / 1000;
-    complain(worker, &format!("streams still open {seconds} s after the order to stop, closing them: {count}"));
+fn log_cut_streams(worker: u32, count: u32, after_ms: u64, over_ms: u64) {
+    let after = after_ms / 1000;
+    let over = if over_ms == 0 { String::new() } else { format!(" over {} s", over_ms.div_ceil(1000)) };
+    complain(worker, &format!("streams still open {after} s after the order to stop, closing them{over}: {count}"));
 }
 
 /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
@@ -105,6 +114,7 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
         End::Replaced | End::Alone => Service::Drains,
         End::AtOnce => Service::Stops,
     };
+    let lifecycle = &shared.worker.settings.lifecycle;
     let LeaderState { connections, housekeeping, .. } = &mut *state;
     if !shared.worker.is_draining() && end != End::Replaced {
         // No other worker may be left that would take them from the queue.
@@ -113,8 +123,7 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
     let before = shared.worker.availability.leave(how);
     if before < Service::HandsOver {
         shared.worker.row.accepting.store(Accepting::No.code(), Relaxed);
-        let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
-        let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
+        let ends_ms = now_ms() + request_mercy_ms(lifecycle);
         shared.worker.availability.set_mercy_end(ends_ms);
         housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
         let was_paused = before == Service::Paused;
@@ -127,11 +136,11 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
     }
     if at_once && before != Service::Stops {
         housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-        let ends_ms = now_ms() + STREAM_STOP_MS;
-        shared.worker.availability.set_streams_end(ends_ms);
-        connections.for_each(|connection| connection.end_stream_at(ends_ms));
+        end_streams(shared, connections);
     }
-    let mut leaving = StaggeredClose::new(connections, at_once);
+    let mut websockets = 0;
+    connections.for_each(|connection| websockets += u64::from(connection.is_websocket()));
+    let mut leaving = Spread::new(websocket_time(lifecycle, websockets, at_once), websockets, shared.worker.number);
     connections.change_all(|connection| {
         if connection.is_idle() {
             connection.deadline_ms = connection.deadline_ms.min(idle_until_ms(&shared.worker, connection.has_served()));
@@ -148,6 +157,24 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
     }
 }
 
+/// The instance stops: gives each stream its end. A request whose answer becomes a stream later has one too.
+fn end_streams<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    let (from_ms, over_ms) = (now_ms() + STREAM_STOP_MS, stream_spread_ms(&shared.worker.settings.lifecycle));
+    shared.worker.availability.set_streams_end(from_ms);
+    let (mut streams, mut others) = (0, 0);
+    connections.for_each(|connection| streams += u64::from(connection.is_endless()));
+    let mut ends = Spread::new(from_ms..from_ms + over_ms, streams, shared.worker.number);
+    connections.for_each(|connection| {
+        let end_ms = if connection.is_endless() {
+            ends.next_ms()
+        } else {
+            others += 1;
+            from_ms + place_ms(over_ms, others, shared.worker.number)
+        };
+        connection.end_stream_at(end_ms);
+    });
+}
+
 /// The instance will be stopped when load balancers do not send connections any more. Connections are served, each with its last
 /// answer.
 pub(crate) fn begin_departure<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
@@ -160,7 +187,8 @@ pub(crate) fn log_stream_end<L: Language>(shared: &Shared<L>, connections: &mut 
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_endless()));
     if count > 0 {
-        log_cut_streams(shared.worker.number, count);
+        let over_ms = stream_spread_ms(&shared.worker.settings.lifecycle);
+        log_cut_streams(shared.worker.number, count, STREAM_STOP_MS, over_ms);
     }
 }
 

@@ -13,6 +13,7 @@ use bolide_scoreboard::{Recorder, Row};
 use crate::answer::{Answer, Failure, Stage};
 use crate::request::request_stream::RequestStream;
 use crate::request::websocket::{Message, MessageKind, WebSocket, asked_by_variables};
+use crate::scheduling::spread::place_of;
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::socket::Read;
 use crate::sockets::taken_connections::{Held, TakenConnections};
@@ -143,9 +144,11 @@ impl BlockingWebSocket {
     pub fn look(&mut self, answer: &mut Answer<'_>) {
         self.read(answer);
         let now = now_ms();
-        let is_stopping = self.row.stopped_ms.load(Relaxed) != 0;
-        if is_stopping || self.row.drained_ms.load(Relaxed) != 0 {
-            self.websocket.leave_at(now, is_stopping);
+        let (stopped_ms, drained_ms) = (self.row.stopped_ms.load(Relaxed), self.row.drained_ms.load(Relaxed));
+        let told_ms = if stopped_ms == 0 { drained_ms } else { stopped_ms };
+        if told_ms != 0 {
+            let own_ms = place_of(self.row, answer.writer().transport.socket());
+            self.websocket.leave_at(told_ms + own_ms, stopped_ms != 0);
         }
         answer.writer_mut().begin_turn();
         self.websocket.tend(answer.writer_mut(), now, self.timeout_ms);

@@ -165,6 +165,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/lifecycle/reload_mercy_ms",
     "/lifecycle/drain_delay_ms",
     "/lifecycle/drain_quiet_ms",
+    "/lifecycle/drain_spread_ms",
     "/lifecycle/load_timeout_ms",
     "/lifecycle/reload_order",
     // A process sets these for itself after it has become that user, who may only lower them.

@@ -111,6 +111,16 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          drain-quiet = 3
     supported("drain-quiet", Setting::Milliseconds(field!(LifecycleDraft.settings.drain_quiet_ms)))
         .takes(DELAY, "2").reach(Reach::Application),
+    /// The time over which a leaving worker closes WebSockets and event streams, so that their clients do not all connect
+    /// elsewhere in the same moment. They are closed evenly over this time, counted over all workers. WebSockets begin
+    /// immediately, at shutdown and at a reload. Streams begin after 3 s at shutdown, and have `reload-mercy` at a reload. The
+    /// last ones are closed before the end of `reload-mercy`. Without this option, WebSockets are closed immediately at shutdown
+    /// and over at most 5 s at a reload, and streams after 3 s.
+    /// Each worker spreads its own connections, so it is the same for one worker, `cheaper`, a canary and an upgrade. ASGI,
+    /// gevent, threads and HTTP/2 count each WebSocket or stream. Behind uwsgi or FastCGI, the reverse proxy passes the end on.
+    /// Example: drain-spread = 10
+    supported("drain-spread", Setting::Milliseconds(field!(LifecycleDraft.settings.drain_spread_ms)))
+        .takes(DELAY, "0").reach(Reach::Application),
     /// Like `reload-mercy`, for workers. It takes precedence if both are set.
     /// Example: worker-reload-mercy = 30
     supported(
