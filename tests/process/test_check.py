@@ -457,3 +457,52 @@ def test_config_shows_every_value_of_an_option_that_may_be_given_several_times(t
     (tmp_path / "shop.json").write_text(completed([*program(), "config", "--json", "shop.ini"], tmp_path, {}).stdout)
     told = json.loads((tmp_path / "shop.json").read_text())
     assert [value for values in pairs.values() for value in values if f'"{value}"' not in json.dumps(told)] == []
+
+
+UNITS = {
+    # Another directory has one of the same name, and a drop-in changes it.
+    "first/shop.service": "[Unit]\nTimeoutStopSec=1h\n[Service]\nExecStart=/bin/bolide \\\n  {file}\nTimeoutStopSec=1min\n",
+    "first/shop.service.d/more.conf": "[Service]\nTimeoutStopSec=30\n",
+    "second/shop.service": "[Service]\nExecStart=/bin/bolide {file}\nTimeoutStopSec=5\n",
+    "second/site@.service": "[Service]\nType=exec\nExecStart=/bin/bolide --ini={directory}/%i.ini\nTimeoutStopSec=10s\n",
+    "second/own.service": '[Service]\nWorkingDirectory={directory}\nExecStart=-bolide "shop.ini"\nTimeoutStopSec=70\n',
+    # These allow enough, can be told, or start something else.
+    "second/long.service": "[Service]\nExecStart=/bin/bolide {file}\nTimeoutStopSec=71\n",
+    "second/forever.service": "[Service]\nExecStart=/bin/bolide {file}\nTimeoutStopSec=infinity\n",
+    "second/notified.service": "[Service]\nType=notify\nExecStart=/bin/bolide {file}\nTimeoutStopSec=5\n",
+    "second/other.service": "[Service]\nExecStart=/bin/bolide /srv/shop.ini\n# ExecStart={file}\nTimeoutStopSec=5\n",
+}
+
+
+def test_a_unit_that_kills_the_instance_before_its_shutdown_is_over_is_reported(check, tmp_path):
+    configure(tmp_path, "drain-delay = 10\nreload-mercy = 60\n")
+    application(tmp_path)
+    for place, text in UNITS.items():
+        unit = tmp_path / place
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.write_text(text.format(file=tmp_path / "shop.ini", directory=tmp_path))
+    status, said, _ = check("--strict", "shop.ini", SYSTEMD_UNIT_PATH=f"{tmp_path}/first:{tmp_path}/second")
+    assert status == WARNED
+    found = [line for line in said.splitlines() if "kills the instance" in line]
+    assert [(line.split("warning: ")[1].split(" kills")[0], line.split("after ")[1].split(" s")[0]) for line in found] == [
+        ("shop.service", "30"),
+        ("own.service", "70"),
+        ("site@.service", "10"),
+    ], said
+    assert "before the end of `drain-delay` and `reload-mercy` (10 + 60 s)" in said
+    assert "set `TimeoutStopSec=80` in the unit, or `Type=notify`" in said
+    assert check("--strict", "shop.ini", SYSTEMD_UNIT_PATH=str(tmp_path / "none"))[0] == CLEAN
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("drain-quiet = 3\n", "`drain-quiet` has no effect without `drain-delay`"),
+        ("drain-delay = 3\ndrain-quiet = 3\n", "`drain-quiet` is not shorter than `drain-delay`"),
+    ],
+)
+def test_a_drain_quiet_without_effect_is_reported(lines, words, check, tmp_path):
+    configure(tmp_path, lines)
+    application(tmp_path)
+    status, said, _ = check("--strict", "shop.ini")
+    assert (status, words in said) == (WARNED, True), said

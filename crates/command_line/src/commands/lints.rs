@@ -1,7 +1,7 @@
 //! Lints: diagnostics of `check` beyond those of startup, about probable mistakes in values, and about combinations of options
 //! that are useless or harmful.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -15,10 +15,12 @@ use bolide_options::reader::Configuration;
 use bolide_options::resolve::ciphers;
 use bolide_options::row::{OptionRow, Setting, Status, Theme, Value};
 
-use super::{log_patterns, places, rights};
+use super::{log_patterns, places, rights, service_units};
 
 /// Request headers with a few cookies reach this size.
 const COMMON_HEAD_BYTES: i64 = 8192;
+/// What shutdown takes beside the times that are configured: interpreters exit after the last request.
+const STOP_MARGIN_SECONDS: u64 = 10;
 /// More workers for each CPU than this compete for it.
 const MAX_PROCESSES_PER_CPU: u32 = 8;
 
@@ -49,6 +51,7 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
         context.asynchronous(settings);
         context.certificates(settings);
         context.logs(settings);
+        context.shutdown(settings);
     }
     context.diagnostics
 }
@@ -98,6 +101,41 @@ impl LintContext<'_> {
         self.keys_of_others(settings);
         self.port_to_go_to(settings);
         self.ciphers();
+    }
+
+    /// Compares how long shutdown may take with what the service manager allows, and reports a `drain-quiet` without effect.
+    fn shutdown(&mut self, settings: &Settings) {
+        let lifecycle = &settings.lifecycle;
+        if let Some(pair) = self.last("drain-quiet").filter(|_| lifecycle.drain_delay_ms.is_none()) {
+            let finding = Diagnostic::warning(Some(&pair.location), "`drain-quiet` has no effect without `drain-delay`");
+            self.diagnostics.push(finding.advise("set `drain-delay` to the longest time, in seconds"));
+        } else if let (Some(pair), Some(quiet_ms), Some(delay_ms)) =
+            (self.last("drain-quiet"), lifecycle.drain_quiet_ms, lifecycle.drain_delay_ms)
+            && quiet_ms >= delay_ms
+        {
+            let message = "`drain-quiet` is not shorter than `drain-delay`: the drain never begins before its end";
+            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message));
+        }
+        let files: BTreeSet<_> = self.read.files.iter().map(|file| self.host.directory.join(file)).collect();
+        let (delay_s, mercy_s) = (lifecycle.drain_delay_ms.unwrap_or(0).div_ceil(1000), lifecycle.reload_mercy_ms.div_ceil(1000));
+        for unit in service_units::of(&files, self.host) {
+            let Some(allowed_s) = unit.stop_ms.map(|stop_ms| stop_ms / 1000) else { continue };
+            if unit.is_notified || allowed_s > delay_s + mercy_s {
+                continue;
+            }
+            let times = if delay_s == 0 {
+                format!("`reload-mercy` ({mercy_s} s)")
+            } else {
+                format!("`drain-delay` and `reload-mercy` ({delay_s} + {mercy_s} s)")
+            };
+            let place = self.last("drain-delay").or(self.last("reload-mercy")).map(|pair| pair.location.clone());
+            let message = format!("{} kills the instance after {allowed_s} s, before the end of {times}", unit.name);
+            let advice = format!(
+                "set `TimeoutStopSec={}` in the unit, or `Type=notify`, with which Bolide tells systemd how long it takes",
+                delay_s + mercy_s + STOP_MARGIN_SECONDS
+            );
+            self.diagnostics.push(Diagnostic::warning(place.as_ref(), message).advise(advice).local());
+        }
     }
 
     /// Reports destinations of lines that may have no reader. A pipe is not opened here: to a reader that waits for a writer,

@@ -13,6 +13,7 @@ mod log_patterns;
 mod places;
 mod plan;
 pub mod rights;
+mod service_units;
 mod spool;
 mod written_directories;
 
