@@ -80,6 +80,12 @@ MISTAKES = {
     "hint without links": ([{"type": "http.response.early_hint"}], "TypeError", "'links'"),
     "hint of str": ([{"type": "http.response.early_hint", "links": ["</a>"]}], "TypeError", "a link must be bytes, not str"),
     "hint with newline": ([{"type": "http.response.early_hint", "links": [b"</a>\r\nx-injected: 1"]}], "ValueError", "control"),
+    "too many hints": ([{"type": "http.response.early_hint", "links": [b"x" * 40_000] * 2}], "ValueError", "64 KiB"),
+    "informational is not offered": (
+        [{"type": "http.response.informational", "status": 103, "headers": []}],
+        "RuntimeError",
+        "'asgi-extensions = informational' offers it",
+    ),
     "path is bytes": (
         [START, {"type": "http.response.pathsend", "path": b"/etc/passwd"}],
         "TypeError",

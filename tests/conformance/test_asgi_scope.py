@@ -193,7 +193,7 @@ def test_extensions_that_middleware_may_not_know_are_not_offered_unasked(server)
     assert scope_of(server)["extensions"] == HARMLESS
 
 
-@pytest.mark.parametrize("words", ["pathsend", "zerocopysend", "pathsend, zerocopysend", "none"])
+@pytest.mark.parametrize("words", ["pathsend", "zerocopysend", "informational", "pathsend, zerocopysend", "none"])
 def test_extensions_are_offered_where_they_are_asked_for(serve, words):
     server = serve(f"asgi = {{apps}}/asgi_scope.py\nasgi-extensions = {words}")
     asked_for = {f"http.response.{word.strip()}": {} for word in words.split(",") if word != "none"}

@@ -486,13 +486,15 @@ pub struct Gevent {
     pub websocket: bool,
 }
 
-/// A message that frameworks send if the scope offers it. Middleware between framework and server may not know it.
+/// A message that applications send if the scope offers it. Middleware between framework and server may not know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Extension {
     /// `http.response.pathsend`
     PathSend,
     /// `http.response.zerocopysend`
     ZeroCopySend,
+    /// `http.response.informational`
+    Informational,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -91,8 +91,8 @@ pub enum Interim<'a> {
     Continue,
     /// RFC 8297, with a Link field for each.
     EarlyHints(&'a [&'a [u8]]),
-    /// RFC 8297, with any fields.
-    EarlyFields(&'a [(&'a [u8], &'a [u8])]),
+    /// RFC 9110 section 15.2: a status between 102 and 199, with any fields.
+    Status(u16, &'a [(&'a [u8], &'a [u8])]),
 }
 
 /// The facts of a body that an adapter needs.
@@ -333,7 +333,7 @@ impl<'a> Answer<'a> {
     /// uwsgi, and clients whose socket is full do not get it.
     ///
     /// # Errors
-    /// The answer has begun, or a field is invalid or belongs to the server.
+    /// The answer has begun, the status or a field is invalid or belongs to the server, or the fields have more than 64 KiB.
     pub fn inform(&mut self, interim: Interim<'_>) -> Result<(), HeadRefusal> {
         match interim {
             Interim::Continue => {
@@ -341,7 +341,7 @@ impl<'a> Answer<'a> {
                 Ok(())
             }
             Interim::EarlyHints(links) => self.writer.early_hints(links),
-            Interim::EarlyFields(fields) => self.writer.early_fields(fields),
+            Interim::Status(status, fields) => self.writer.informational(status, fields),
         }
     }
 

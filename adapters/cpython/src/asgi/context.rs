@@ -40,6 +40,8 @@ pub struct Asgi {
     pub files: RefCell<NamedFiles<Object>>,
     /// A client's disconnect is not logged (`ignore-write-errors`, `disable-write-exception`).
     pub is_quiet_of_clients: bool,
+    /// Applications may send `http.response.informational` (`asgi-extensions`).
+    pub offers_informational: bool,
     /// `limit-concurrency`
     pub most_running: usize,
     /// Tasks of the application that have not ended.

@@ -13,6 +13,7 @@ use bolide_files::named::NamedFile;
 use super::context::Asgi;
 use super::events::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
+use crate::exceptions::{raise, runtime_error};
 use crate::object::{Object, bytes_of};
 
 /// How long an application may send parts of a dropped body without a length, as an event stream does for HEAD. After that its
@@ -74,6 +75,10 @@ pub enum HttpSendEvent {
     EarlyHints {
         links: Vec<Object>,
     },
+    Informational {
+        status: u16,
+        headers: Headers,
+    },
 }
 
 impl HttpSendEvent {
@@ -111,6 +116,13 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent>
             Some(HttpSendEvent::Trailers { headers: Headers::read(asgi, message.get(&names.headers))?, more })
         }
         b"http.response.early_hint" => Some(HttpSendEvent::EarlyHints { links: message.links()? }),
+        b"http.response.informational" if !asgi.offers_informational => {
+            raise(runtime_error(), "'http.response.informational' is not offered; 'asgi-extensions = informational' offers it")
+        }
+        b"http.response.informational" => {
+            let status = message.number(&names.status, "status")?;
+            Some(HttpSendEvent::Informational { status, headers: Headers::read(asgi, message.get(&names.headers))? })
+        }
         _ => message.unknown("of an HTTP request"),
     }
 }
@@ -150,7 +162,7 @@ impl HttpState {
     pub fn swallow(&mut self, event: &HttpSendEvent) -> Result<SendResult, SendError> {
         let more = match event {
             HttpSendEvent::Body { more, .. } | HttpSendEvent::File { more, .. } | HttpSendEvent::Trailers { more, .. } => *more,
-            HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. } => false,
+            HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. } | HttpSendEvent::Informational { .. } => false,
         };
         if !more {
             self.stage = ResponseStage::Complete;
@@ -228,7 +240,10 @@ impl HttpState {
     /// Returns an error message if the event is not allowed in this stage.
     fn mistake(&self, event: &HttpSendEvent) -> Option<&'static str> {
         match (self.stage, event) {
-            (ResponseStage::Fresh, HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. }) => None,
+            (
+                ResponseStage::Fresh,
+                HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. } | HttpSendEvent::Informational { .. },
+            ) => None,
             (ResponseStage::Fresh, _) => Some("'http.response.start' was not sent yet"),
             (ResponseStage::Started, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. }) => None,
             (ResponseStage::Started, HttpSendEvent::Start { .. }) => {
@@ -240,6 +255,9 @@ impl HttpState {
             (ResponseStage::Trailers, HttpSendEvent::Trailers { .. }) => None,
             (ResponseStage::Trailers, _) => Some("the body is complete; only 'http.response.trailers' may follow"),
             (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints must precede 'http.response.start'"),
+            (ResponseStage::Started, HttpSendEvent::Informational { .. }) => {
+                Some("'http.response.informational' must precede 'http.response.start'")
+            }
             (ResponseStage::Silent, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. } | HttpSendEvent::Trailers { .. }) => {
                 None
             }
@@ -287,6 +305,7 @@ impl HttpState {
                     Err(refusal) => Err(SendError::Value(format!("the early hint is refused: {refusal}"))),
                 }
             }
+            HttpSendEvent::Informational { status, headers } => inform(*status, headers, answer),
         }
     }
 
@@ -403,6 +422,23 @@ impl HttpState {
             answer.finish(Then::RequestEnds);
             self.stage = ResponseStage::Complete;
         }
+    }
+}
+
+/// `http.response.informational`. Its fields are copied, because there are few of them, and the answer takes them together.
+#[cold]
+fn inform(status: u16, headers: &Headers, answer: &mut Answer<'_>) -> Result<SendResult, SendError> {
+    let mut fields = Vec::new();
+    headers
+        .each(|name, value| {
+            fields.push((name.to_vec(), value.to_vec()));
+            Ok(())
+        })
+        .map_err(|refusal| SendError::Value(format!("the header {refusal}")))?;
+    let fields: Vec<(&[u8], &[u8])> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+    match answer.inform(Interim::Status(status, &fields)) {
+        Ok(()) => Ok(SendResult::Done),
+        Err(refusal) => Err(SendError::Value(format!("the informational response is refused: {refusal}"))),
     }
 }
 

@@ -134,6 +134,7 @@ fn make(
         templates: Cell::new(Some(templates)),
         files: RefCell::default(),
         is_quiet_of_clients: !settings.logging.write_errors,
+        offers_informational: settings.asynchronous.extensions.contains(&Extension::Informational),
         most_running: settings.asynchronous.concurrency.map_or(usize::MAX, |most| most as usize),
         ongoing: Ongoing::default(),
         // SAFETY: the thread holds the interpreter; the copy is new.
@@ -150,6 +151,7 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
     let asked_for = engine.settings.asynchronous.extensions.iter().map(|extension| match extension {
         Extension::PathSend => "http.response.pathsend",
         Extension::ZeroCopySend => "http.response.zerocopysend",
+        Extension::Informational => "http.response.informational",
     });
     let mut templates = Templates {
         http: Vec::new(),

@@ -8,6 +8,8 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::call::current::CurrentRequest;
 
+/// RFC 8297.
+const EARLY_HINTS: u16 = 103;
 /// Maximum number of fields of one call.
 const MAX_FIELDS: usize = 128;
 
@@ -26,7 +28,7 @@ pub fn early_hints(headers: &Bound<'_, PyAny>) -> PyResult<()> {
         fields.push((latin1(&name)?, latin1(&value)?));
     }
     let fields: Vec<(&[u8], &[u8])> = fields.iter().map(|(name, value)| (&name[..], &value[..])).collect();
-    match request.with(|answer| answer.inform(Interim::EarlyFields(&fields))) {
+    match request.with(|answer| answer.inform(Interim::Status(EARLY_HINTS, &fields))) {
         Some(Err(refusal)) => Err(PyValueError::new_err(format!("the early hint is refused: {refusal}"))),
         Some(Ok(())) | None => Ok(()),
     }

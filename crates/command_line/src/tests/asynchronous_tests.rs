@@ -128,6 +128,7 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
         ("asgi-extensions = zerocopysend, pathsend", |made| {
             made.extensions = vec![Extension::ZeroCopySend, Extension::PathSend];
         }),
+        ("asgi-extensions = informational", |made| made.extensions = vec![Extension::Informational]),
         ("limit-concurrency = 0", |_| {}),
         ("limit-concurrency = 500", |made| made.concurrency = Some(500)),
         ("websocket-max-message-size = 65536", |made| made.websocket.message_bytes = 65_536),
@@ -229,7 +230,10 @@ fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
         ("lifespan = maybe", "`lifespan = maybe` is unknown (write `auto`, `on` or `off`)"),
         ("interface = asgi3", "`interface = asgi3` is unknown (did you mean `asgi`?)"),
         ("interface = rsgi", "uwsgi.ini:4: error: `interface = rsgi` is unknown"),
-        ("asgi-extensions = pathsend,push", "`asgi-extensions = push` is unknown (write `pathsend` or `zerocopysend`)"),
+        (
+            "asgi-extensions = pathsend,push",
+            "`asgi-extensions = push` is unknown (write `pathsend`, `zerocopysend` or `informational`)",
+        ),
         ("loop-stall = -1", "`loop-stall = -1` is out of range (0 to 3600 seconds)"),
         ("loop-stall = 3600.5", "`loop-stall = 3600.5` is out of range"),
         ("limit-concurrency = -5", "`limit-concurrency = -5` is out of range (0 to 1000000 requests)"),

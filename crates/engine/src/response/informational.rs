@@ -19,6 +19,24 @@ use crate::response::filters::FirstPart;
 use crate::response::own_chunks::{MORE_BEHIND, NO_CHUNKS, OwnChunk, OwnChunks};
 use crate::sockets::taken_connections::TakenConnections;
 
+/// Maximum size of the fields of an interim response, in bytes. A client reads it in one piece, before the answer.
+const INTERIM_BYTES: usize = 64 * 1024;
+
+/// Returns the status of an interim response with its phrase, if the application may send it.
+fn interim_status(status: u16) -> Result<String, HeadRefusal> {
+    match status {
+        100 => Err("100 is sent by the server, when the application asks for the body"),
+        101 => Err("101 changes the protocol, which the server does itself"),
+        102 => Ok("102 Processing".to_owned()),
+        103 => Ok("103 Early Hints".to_owned()),
+        // draft-ietf-httpbis-resumable-upload
+        104 => Ok("104 Upload Resumption Supported".to_owned()),
+        // RFC 9112 section 4: a status without a phrase of its own keeps the space.
+        105..=199 => Ok(format!("{status} ")),
+        _ => Err("the status of an informational response is between 102 and 199"),
+    }
+}
+
 impl Response {
     /// The answer will have trailer fields; it ends with [`ResponseWriter::finish_trailers`].
     pub fn announce_trailers(&mut self) {
@@ -134,34 +152,36 @@ impl ResponseWriter<'_> {
     /// that speak uwsgi, and clients whose socket has no room don't get it: it is only a hint.
     ///
     /// # Errors
-    /// The head of the answer already exists, or a link has a control character in it.
+    /// The head of the answer already exists, a link has a control character in it, or the links are too many.
     pub fn early_hints(&mut self, links: &[&[u8]]) -> Result<(), HeadRefusal> {
         if self.stage != Stage::Fresh {
             return Err("early hints must precede the response");
         }
-        if links.iter().any(|link| !is_field_value(link) || link.len() > FIELD_BYTES) {
-            return Err("a link contains a control character or is too long");
-        }
         let fields: Vec<(&[u8], &[u8])> = links.iter().map(|link| (&b"Link"[..], *link)).collect();
-        self.interim("103 Early Hints", &fields);
-        Ok(())
+        self.informational(103, &fields)
     }
 
-    /// As [`ResponseWriter::early_hints`], with any fields. After the head has been sent it does nothing, as under gunicorn.
+    /// RFC 9110 section 15.2: sends an interim response with this status and any fields, on the same terms as
+    /// [`ResponseWriter::early_hints`]. After the head has been sent it does nothing, as under gunicorn.
     ///
     /// # Errors
-    /// A field is not well-formed, or belongs to the server.
-    pub fn early_fields(&mut self, fields: &[(&[u8], &[u8])]) -> Result<(), HeadRefusal> {
+    /// The status is not the application's to send, or a field is not well-formed, belongs to the server, or they are too many.
+    pub fn informational(&mut self, status: u16, fields: &[(&[u8], &[u8])]) -> Result<(), HeadRefusal> {
+        let status = interim_status(status)?;
+        let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+        if bytes > INTERIM_BYTES {
+            return Err("its fields have more than 64 KiB");
+        }
         for (name, value) in fields {
-            if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
-                return Err("a field's name is not a token, its value contains a control character, or it is too long");
+            if !is_token(name) || !is_field_value(value) {
+                return Err("a field's name is not a token, or its value contains a control character");
             }
             if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
                 return Err("a field belongs to the server");
             }
         }
         if !self.head_has_left() {
-            self.interim("103 Early Hints", fields);
+            self.interim(&status, fields);
         }
         Ok(())
     }

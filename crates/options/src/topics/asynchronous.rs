@@ -58,11 +58,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     supported("limit-concurrency", Setting::Count(field!(Asynchronous.concurrency)))
         .takes(within(0, 1_000_000, "requests"), "0").reach(Reach::Application),
     /// Additional messages that ASGI applications may send, separated by commas. They are `pathsend` (`http.response.pathsend`, a
-    /// file by name) and `zerocopysend` (`http.response.zerocopysend`, an open file). Frameworks use these as soon as they are
-    /// offered, and middleware that only knows `http.response.body` then loses the response. Enable them only if your middleware
-    /// supports them.
+    /// file by name), `zerocopysend` (`http.response.zerocopysend`, an open file) and `informational`
+    /// (`http.response.informational`, a response with a status from 102 to 199 before the response itself). Frameworks use the
+    /// first two as soon as they are offered, and middleware that only knows `http.response.body` then loses the response.
+    /// Enable them only if your middleware supports them. Informational responses reach clients of HTTP/1.1 and HTTP/2. Those of
+    /// HTTP/1.0 and reverse proxies that speak uwsgi, SCGI or FastCGI do not get them.
     /// Example: asgi-extensions = pathsend
     ///          asgi-extensions = pathsend,zerocopysend
+    ///          asgi-extensions = informational
     supported("asgi-extensions", set!(|draft, _, pair| draft.of::<Asynchronous>().extensions = extensions(pair)?))
         .takes(Value::Text, "none").reach(Reach::Application),
     /// The maximum size of a WebSocket message in bytes, all its frames together and decompressed. A longer one closes the
@@ -108,7 +111,8 @@ pub const LOOPS: [(&str, EventLoop); 4] =
 pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
 
 /// Names in `asgi-extensions`.
-const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
+const EXTENSIONS: [(&str, Extension); 3] =
+    [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend), ("informational", Extension::Informational)];
 
 /// A loop engine of uWSGI, which serves WSGI applications.
 #[derive(Clone, Copy)]

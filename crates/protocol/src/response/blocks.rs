@@ -175,6 +175,8 @@ mod tests {
         let (mut encoder, _) = begun(&response(200, &[]), BodyLength::Unknown);
         let interim = encoder.interim("103 Early Hints", &[(b"Link", b"~")]).expect("HTTP/2 has them");
         assert_eq!(interim, b"\x20\x08\x03103\x0f\x1e\x01~");
+        // A status without a phrase of its own.
+        assert_eq!(encoder.interim("199 ", &[]).as_deref(), Some(&b"\x20\x08\x03199"[..]));
         let mut out = Outgoing::default();
         encoder.begin_trailers(&mut out);
         encoder.trailer(b"X-T", b"~", &mut out);

@@ -409,6 +409,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_clients_of_http_1_1_and_http_2_get_an_interim_head() {
+        let interim = |wire| ResponseEncoder::new(wire).interim("150 ", &[(b"X-A", b"b"), (b"X-C", b"")]);
+        assert_eq!(interim(Wire::Http11).as_deref(), Some(&b"HTTP/1.1 150 \r\nX-A: b\r\nX-C: \r\n\r\n"[..]));
+        assert!(interim(Wire::Http2).is_some());
+        for wire in [Wire::Http10, Wire::Uwsgi, Wire::Cgi, Wire::FastCgi { id: 1, has_status_line: true }] {
+            assert_eq!(interim(wire), None, "{wire:?}");
+        }
+    }
+
     /// Returns the contents of FastCGI records, of which there may be any number before the last two.
     fn recorded(mut wire: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
