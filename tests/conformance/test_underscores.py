@@ -21,6 +21,7 @@ DECIDED = [
     ("HTTP_PROXY", "evil.example"),
     ("PATH_INFO", "/evil"),
     ("X_Request_ID", "evil"),
+    ("X_Request_Start", "t=1000000000.000"),
     ("Host_", "evil.example"),
 ]
 DROPPED = r"a field `{}` of a request from 127\.0\.0\.1 was dropped"

@@ -162,6 +162,7 @@ impl EnvironVariables<'_> {
             OwnVariable::RequestId => &names.request_id_field,
             OwnVariable::Traceparent => &names.traceparent,
             OwnVariable::Tracestate => &names.tracestate,
+            OwnVariable::RequestStart => &names.request_start,
         }
     }
 

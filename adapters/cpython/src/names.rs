@@ -64,6 +64,7 @@ interned! { EnvironNames {
     request_id_field = "HTTP_X_REQUEST_ID",
     traceparent = "HTTP_TRACEPARENT",
     tracestate = "HTTP_TRACESTATE",
+    request_start = "HTTP_X_REQUEST_START",
 } }
 
 interned! {

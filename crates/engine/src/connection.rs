@@ -354,6 +354,7 @@ impl<A: App> Connection<A> {
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
             is_first,
             is_last: self.is_last,
+            start: None,
         }
     }
 

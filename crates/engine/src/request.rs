@@ -16,6 +16,7 @@ use bolide_protocol::variables::Variable;
 use bolide_scoreboard::Recorder;
 
 pub use crate::logging::identity::{Identity, SharedIdentity};
+pub use crate::logging::waiting::RequestStart;
 pub use crate::request::body::Body;
 pub use crate::sockets::client::Forwarded;
 pub use bolide_tls::{ClientFacts, TlsFacts};
@@ -47,6 +48,8 @@ pub struct Request<'a, Memo> {
     pub slot: Recorder<'static>,
     /// Its identifier and its place in a trace; `None` if the settings ask for neither.
     pub identity: SharedIdentity,
+    /// When it arrived, with `request-start`; `None` also if a trusted reverse proxy has said it.
+    pub start: Option<RequestStart>,
     /// Data for the log that only the adapter knows, and fills in.
     pub log_facts: LogFacts,
 }

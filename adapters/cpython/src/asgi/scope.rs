@@ -113,6 +113,12 @@ impl Scopes {
             extensions.set(&self.names.request_id, &own.done()?);
             self.set_identity(&scope.get(&self.names.headers)?, identity)?;
         }
+        if let Some(start) = request.start {
+            // In place of those that the client may have sent.
+            let headers = scope.get(&self.names.headers)?;
+            remove_fields(&headers, b"x-request-start")?;
+            self.append(&headers, b"x-request-start", &start.text())?;
+        }
         scope.set(&self.names.extensions, &extensions.done()?);
         scope.set(&self.names.asgi, &Dictionary::copy_of(&self.templates.asgi)?.done()?);
         match self.templates.states.get(application) {

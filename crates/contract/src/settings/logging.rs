@@ -253,6 +253,8 @@ pub struct Tracing {
     pub answers_have_ids: bool,
     /// `trace-context`: each request belongs to a trace, and answers name it.
     pub has_traces: bool,
+    /// `request-start`: requests say when they arrived.
+    pub gives_start: bool,
     /// `otlp` and its options: requests have spans, and so belong to traces.
     pub spans: Spans,
     /// Workers measure when each phase of a request begins: something that is configured needs it.

@@ -15,7 +15,7 @@ use crate::exchange::worker::Worker;
 use crate::scheduling::connections::Key;
 use crate::sockets::client::Client;
 use crate::sockets::listener::{ListeningSocket, Peer};
-use crate::sockets::transport::Transport;
+use crate::sockets::transport::{ReadTimes, Transport};
 
 /// The number of connections that a reverse proxy is told it may open, if its protocol lets it ask. It is the default limit of a
 /// process' descriptors (the soft limit of RLIMIT_NOFILE).
@@ -26,6 +26,7 @@ pub fn accepted<A: App>(socket: OwnedFd, peer: Peer, listener: usize, worker: &W
     let listening = worker.listeners.get(listener);
     let session = session_of(listening.map(|listening| listening.protocol), worker);
     let mut transport = Transport::new(socket);
+    transport.read_times = read_times(worker, listener, false);
     if let Some(tls) = worker.tls(listener) {
         transport.begin_tls(tls, &[]);
     }
@@ -43,8 +44,9 @@ pub fn accepted<A: App>(socket: OwnedFd, peer: Peer, listener: usize, worker: &W
 /// Creates the connection of one stream. `connection` is the one that has the socket.
 pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
     let Link::Multiplexed(multiplexer) = &connection.link else { return None };
-    let Arrival { number, request, .. } = arrival;
-    let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(multiplexer.clone(), number)));
+    let Arrival { number, request, start, .. } = arrival;
+    let mut transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(multiplexer.clone(), number)));
+    transport.read_times = start.map(|start| Box::new(ReadTimes::of_stream(start)));
     let session = match request {
         Ok((head, parts)) => Session::http2_stream(head, parts),
         Err(fault) => Session::refused_http2_stream(fault),
@@ -79,6 +81,12 @@ pub(super) fn bare<A: App>(transport: Transport, session: Session, client: Clien
         is_polled: false,
         peer_has_ended: false,
     }
+}
+
+/// Returns the times of a connection's reads, if the settings need them.
+pub(super) fn read_times(worker: &Worker, listener: usize, has_served: bool) -> Option<Box<ReadTimes>> {
+    let may_have_waited = || !has_served && worker.is_tcp(listener);
+    worker.settings.tracing.gives_start.then(|| Box::new(ReadTimes::of_connection(may_have_waited())))
 }
 
 /// Returns the session for a listener's protocol.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use bolide_contract::settings::Protocol;
 use bolide_scoreboard::connection_queue::MovedConnection;
 
-use super::beginning::{bare, session_of};
+use super::beginning::{bare, read_times, session_of};
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
 use crate::exchange::worker::Worker;
@@ -67,7 +67,9 @@ pub fn arrive<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived
     let has_fields = moved.protocol == Protocol::Http || moved.proxy_header_was_read;
     let client = Client::new(peer, has_fields, &worker.clients);
     let session = session_of(Some(moved.protocol), worker);
-    let mut connection = bare(Transport::new(socket), session, client, number);
+    let mut transport = Transport::new(socket);
+    transport.read_times = read_times(worker, number, moved.has_served);
+    let mut connection = bare(transport, session, client, number);
     connection.is_last = matches!(arrived, Arrived::Formerly(_));
     connection.has_served = moved.has_served;
     connection.is_shared = moved.is_shared;

@@ -81,7 +81,8 @@ pub(super) fn upgrade_to_http2<A: App>(
     let mut parts = HeadParts::default();
     parts.fields = std::mem::take(&mut context.thread.parts.fields);
     let head = HeadEvent { bytes, wire: Wire::Http2, is_remembered: false, ..head.clone() };
-    Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, is_tunnel: false, request: Ok((head, parts)) }) }))
+    let upgraded = Some(Arrival { number: 1, is_tunnel: false, start: None, request: Ok((head, parts)) });
+    Some(Box::new(Beginning { session, upgraded }))
 }
 
 /// The limits of an HTTP/2 connection.

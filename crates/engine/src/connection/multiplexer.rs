@@ -278,7 +278,7 @@ impl Multiplexer {
             match event {
                 Http2Event::More => break,
                 Http2Event::Head { stream, head, protocol, .. } => {
-                    self.streams.arrive(Arrival::new(stream, head, parts.take_head(), protocol));
+                    self.arrive(Arrival::new(stream, head, parts.take_head(), protocol));
                 }
                 Http2Event::Refused { stream, fault } => self.streams.arrive(Arrival::refused(stream, fault)),
                 Http2Event::Data { stream, range } => self.streams.take_in(stream, &rest[range]),
@@ -293,7 +293,12 @@ impl Multiplexer {
     }
 
     /// A request begins.
-    pub fn arrive(&mut self, arrival: Arrival) {
+    pub fn arrive(&mut self, mut arrival: Arrival) {
+        if let Some(times) = &mut self.transport.read_times {
+            // Its head is in the bytes that were read last.
+            times.begin_request();
+            arrival.start = Some(times.take());
+        }
         self.streams.arrive(arrival);
     }
 

@@ -55,6 +55,13 @@ impl<A: App> Connection<A> {
         }
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
         context.thread.turn.note_read(self.transport.read_cost(filled - held));
+        if let Some(times) = &mut self.transport.read_times
+            && filled > held
+            && !had_begun
+            && self.exchange.is_idle()
+        {
+            times.begin_request();
+        }
         // Kept bytes are not copied, but new bytes are appended: a head that trickles in would be copied for each of its bytes.
         let bytes = if held == 0 {
             &buffer[..filled]
@@ -224,6 +231,7 @@ impl<A: App> Connection<A> {
         if self.client.is_trusted() && !head.is_repeated {
             note_client(&mut self.client, head, bytes, context);
         }
+        let start = self.transport.read_times.as_mut().map(|times| times.take());
         let mut context = ExchangeContext {
             worker: context.worker,
             thread: context.thread,
@@ -234,6 +242,7 @@ impl<A: App> Connection<A> {
             id: ExchangeId { connection: self.key, stream: self.exchange.stream },
             is_first,
             is_last: self.is_last,
+            start,
         };
         serve(&mut context, (&head.head, bytes), head.wire, memory, source)
     }

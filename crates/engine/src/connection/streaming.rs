@@ -379,6 +379,10 @@ impl<A: App> Connection<A> {
             let pulled = pull(session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;
             is_aborted = matches!(pulled.end, PullEnd::Aborted { .. });
             self.input.extend_from_slice(&thread.read[pulled.used..count]);
+            // The next request begins behind the body.
+            if let Some(times) = self.transport.read_times.as_mut().filter(|_| pulled.used < count) {
+                times.begin_request();
+            }
         }
         Ok((read, is_aborted))
     }

@@ -85,6 +85,11 @@ fn serve_http<A: App>(
         true => waiting::note_field(context.thread.meters, &fields, header_bytes),
         false => None,
     };
+    // A block that was read before has no fields here.
+    context.keep_said_start(|| match is_known {
+        false => waiting::find_field(&fields, header_bytes).is_some(),
+        true => repeats_start(line, header_bytes, worker),
+    });
     let wire = if line.version == Version::Http10 { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
     note_waited(&mut context.writer, waited_us);
@@ -174,6 +179,7 @@ fn serve_variables<A: App>(
         let waited_us = waiting::note(context.thread.meters, find(waiting::VARIABLE));
         note_waited(&mut context.writer, waited_us);
     }
+    context.keep_said_start(|| !find(waiting::VARIABLE).is_empty());
     let handshake = match A::STREAMS_BODY {
         // Another protocol can't be used inside of FastCGI's records.
         true if !matches!(wire, Wire::FastCgi { .. }) => {
@@ -231,6 +237,14 @@ fn note_waited(writer: &mut ResponseWriter<'_>, waited_us: Option<u64>) {
     if let (Some(waited_us), Some(times)) = (waited_us, &mut writer.notes.times) {
         times.waited_us = waited_us;
     }
+}
+
+/// Whether a header block that was read before, and whose fields were not kept, says when the request arrived.
+#[cold]
+fn repeats_start(line: &RequestLine, header_bytes: &[u8], worker: &Worker) -> bool {
+    let mut fields = Vec::new();
+    let _was_valid = header_block(header_bytes, line.version, &worker.head_limits, &mut fields);
+    waiting::find_field(&fields, header_bytes).is_some()
 }
 
 /// The connection may have another request: here, or, if the worker drains, at another worker that takes over the connection.
@@ -338,6 +352,7 @@ fn answer<A: App>(
         handshake,
         id: context.id,
         identity: entry.identity.clone(),
+        start: context.start,
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };

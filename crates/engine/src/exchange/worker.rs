@@ -118,7 +118,7 @@ impl Worker {
             peer_warnings: PeerWarnings::default(),
             head_limits: head_limits_of(&settings.limits),
             body_limits: body_limits_of(&settings.limits),
-            clients: ClientRules::new(&settings, identity.is_some()),
+            clients: ClientRules::new(&settings, identity.is_some() || settings.tracing.gives_start),
             rules,
             identity,
             line_style,

@@ -1,8 +1,8 @@
-//! How long a request waited before its head arrived, according to `X-Request-Start` of its reverse proxy. The kernel does not
-//! tell when a connection entered the accept queue, so without such a server it is not known.
+//! The field `X-Request-Start`: how long a request waited before its head arrived, according to its reverse proxy, and the field
+//! that an application gets from this server (`request-start`).
 //!
-//! It does not know about connections. Worker threads run it for each request, where a scraper may come or the phases of requests
-//! are measured.
+//! It does not know about connections. Worker threads run it for each request, where a scraper may come, the phases of requests
+//! are measured, or applications get the field.
 
 use bolide_protocol::http1::head::Field;
 use bolide_scoreboard::Meters;
@@ -15,12 +15,38 @@ pub const VARIABLE: &[u8] = b"HTTP_X_REQUEST_START";
 const LONGEST_US: u64 = 3_600_000_000;
 /// Bytes of a value that are read.
 const VALUE_BYTES: usize = 32;
+/// Length of `t=1764359454.123`: seconds have ten digits up to the year 2286.
+const START_BYTES: usize = 16;
+
+/// When a request arrived at this machine, in microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestStart {
+    pub arrived_us: u64,
+}
+
+impl RequestStart {
+    /// The value of the field, in the form that nginx' `t=${msec}` has.
+    pub fn text(self) -> [u8; START_BYTES] {
+        let mut text = *b"t=0000000000.000";
+        let mut rest = self.arrived_us / 1000;
+        for place in text.iter_mut().skip(2).rev().filter(|place| **place == b'0') {
+            *place = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        text
+    }
+}
+
+/// Returns the value of the field, if a request has it and it is not empty; of several, the last one.
+pub fn find_field<'a>(fields: &[Field], header_bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let field = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD))?;
+    Some(field.value.of(header_bytes)).filter(|value| !value.is_empty())
+}
 
 /// Counts and returns the time that a request has waited, if its reverse proxy tells it in a header field.
 #[inline(never)]
 pub fn note_field(meters: &Meters, fields: &[Field], header_bytes: &[u8]) -> Option<u64> {
-    let field = fields.iter().rfind(|field| field.name.of(header_bytes).eq_ignore_ascii_case(FIELD))?;
-    note(meters, field.value.of(header_bytes))
+    note(meters, find_field(fields, header_bytes)?)
 }
 
 /// Counts and returns the time that a request has waited since this moment, in microseconds.
@@ -54,7 +80,7 @@ fn waited_us(value: &[u8], now_us: u64) -> Option<u64> {
 }
 
 /// The time since 1970 in microseconds.
-fn now_us() -> u64 {
+pub fn now_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
@@ -62,6 +88,20 @@ fn now_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_own_field_has_seconds_with_three_decimals_and_is_understood() {
+        for (arrived_us, text) in [
+            (1_764_359_454_123_999, "t=1764359454.123"),
+            (1_764_359_454_000_000, "t=1764359454.000"),
+            (1_000_000_000_010_000, "t=1000000000.010"),
+            (9_999_999_999_999_999, "t=9999999999.999"),
+        ] {
+            let own = RequestStart { arrived_us }.text();
+            assert_eq!(own, text.as_bytes());
+            assert_eq!(waited_us(&own, arrived_us / 1000 * 1000 + 2_000_000), Some(2_000_000));
+        }
+    }
 
     #[test]
     fn the_units_of_all_reverse_proxies_are_understood_and_nonsense_is_not_counted() {

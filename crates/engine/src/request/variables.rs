@@ -50,6 +50,7 @@ known! {
     RequestId = "HTTP_X_REQUEST_ID",
     Traceparent = "HTTP_TRACEPARENT",
     Tracestate = "HTTP_TRACESTATE",
+    RequestStart = "HTTP_X_REQUEST_START",
 }
 
 /// The table that the variables go into. A later value replaces an earlier one.
@@ -126,6 +127,10 @@ impl<Memo> Request<'_, Memo> {
         }
         if let Some(identity) = &self.identity {
             set_identity(variables, identity);
+        }
+        if let Some(start) = self.start {
+            // In place of those that the client may have sent.
+            variables.set(OwnVariable::RequestStart, &start.text());
         }
     }
 }

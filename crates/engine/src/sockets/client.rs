@@ -28,7 +28,7 @@ pub struct ClientRules {
     /// The field SCRIPT_NAME of trusted peers counts.
     pub takes_script_name: bool,
     logs_x_forwarded_for: bool,
-    /// Requests have identities, which trusted peers may give them.
+    /// Requests have identities or starts, which trusted peers may give them.
     has_identities: bool,
     /// `None`: every host is served.
     pub server_names: Option<ServerNames>,
@@ -39,7 +39,7 @@ pub struct Client {
     peer: Arc<Peer>,
     /// The peer is a trusted reverse proxy.
     is_trusted: bool,
-    /// The peer may give requests their identifiers and traces.
+    /// The peer may give requests their identifiers, traces and starts.
     may_identify: bool,
     /// From the last header block; `None` if it has no such fields.
     forwarded: Option<Box<Forwarded>>,
@@ -157,7 +157,7 @@ impl Client {
         self.is_trusted
     }
 
-    /// Whether the identity that a request brings with it counts.
+    /// Whether a request's own identity and `X-Request-Start` count.
     pub fn may_identify(&self) -> bool {
         self.may_identify
     }

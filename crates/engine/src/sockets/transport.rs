@@ -5,6 +5,7 @@
 //! so that others have their turn. Worker threads run it, each for the connection that it attends to.
 
 mod encrypted;
+mod read_times;
 mod room_wait;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +21,7 @@ use crate::sockets::body_file::BodyFile;
 use crate::sockets::socket::{self, Read, Written};
 use crate::sockets::taken_connections::{Held, TakenConnections};
 use crate::sockets::tls::{Alpn, TlsFault, TlsStream};
+pub use read_times::ReadTimes;
 pub use room_wait::{RoomWait, StreamWait};
 
 /// Bytes that are sent to one client before others have their turn; bytes of files are counted separately.
@@ -106,6 +108,8 @@ pub struct Transport {
     turn_left: usize,
     /// An answer that only the end of the connection delimits was given up: a client must not take it for complete.
     pub ends_short: bool,
+    /// When bytes were read, if the settings need it.
+    pub read_times: Option<Box<ReadTimes>>,
 }
 
 impl Drop for Transport {
@@ -144,6 +148,7 @@ impl Transport {
             turn_left: SEND_TURN_BYTES,
             counted: 0,
             ends_short: false,
+            read_times: None,
         }
     }
 
@@ -448,7 +453,25 @@ impl Transport {
     }
 
     /// Reads bytes of the peer. Within TLS a handshake comes first, which this advances without returning bytes.
+    #[inline]
     pub fn read(&mut self, buffer: &mut [u8]) -> Read {
+        if self.read_times.is_some() { self.read_and_note(buffer) } else { self.read_bytes(buffer) }
+    }
+
+    #[cold]
+    fn read_and_note(&mut self, buffer: &mut [u8]) -> Read {
+        let is_encrypted = self.is_encrypted();
+        if let Some(times) = self.read_times.as_mut().filter(|_| is_encrypted) {
+            times.note_encrypted(self.socket.as_fd());
+        }
+        let read = self.read_bytes(buffer);
+        if let (Read::Bytes(_), Some(times)) = (&read, &mut self.read_times) {
+            times.note_read(self.socket.as_fd());
+        }
+        read
+    }
+
+    fn read_bytes(&mut self, buffer: &mut [u8]) -> Read {
         match &self.carrier {
             Carrier::Socket => socket::read(self.socket.as_fd(), buffer),
             Carrier::Tls(_) => self.read_encrypted(buffer),

@@ -25,7 +25,7 @@ const DECIDED_STARTS: [&[u8]; 8] =
     [b"x-forwarded-", b"forwarded-", b"remote-", b"x-remote-", b"sec-websocket-", b"proxy-", b"server-", b"x-real-"];
 
 /// Such names. Those without a dash are here for spellings with an underscore at an end.
-const DECIDED: [&[u8]; 24] = [
+const DECIDED: [&[u8]; 25] = [
     b"forwarded",
     b"x-forwarded",
     b"host",
@@ -46,6 +46,7 @@ const DECIDED: [&[u8]; 24] = [
     b"query-string",
     b"request-method",
     b"x-request-id",
+    b"x-request-start",
     b"traceparent",
     b"tracestate",
     b"x-client-ip",
@@ -109,6 +110,8 @@ mod tests {
             "SCRIPT_NAME",
             "PATH_INFO",
             "X_Request_ID",
+            "X_Request_Start",
+            "x-request_start",
             "Sec_WebSocket_Key",
             "Keep_Alive",
             "http2_settings",

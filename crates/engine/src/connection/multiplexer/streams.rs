@@ -9,6 +9,7 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts};
 use bolide_protocol::{Fault, Span};
 
 use super::bells::Bells;
+use crate::logging::waiting::RequestStart;
 use crate::scheduling::connections::Key;
 
 /// A stream, from its request's head to the end of its answer.
@@ -34,6 +35,8 @@ pub struct Arrival {
     pub number: u32,
     /// It asks for another protocol (RFC 8441).
     pub is_tunnel: bool,
+    /// When the head was read, if the application is told.
+    pub start: Option<RequestStart>,
     pub request: Result<(HeadEvent, HeadParts), Fault>,
 }
 
@@ -54,13 +57,14 @@ impl Arrival {
         Arrival {
             number,
             is_tunnel: protocol.is_some(),
+            start: None,
             request: if is_known { Ok((head, parts)) } else { Err(UNKNOWN_PROTOCOL) },
         }
     }
 
     /// A request that is refused before it has a head.
     pub fn refused(number: u32, fault: Fault) -> Arrival {
-        Arrival { number, is_tunnel: false, request: Err(fault) }
+        Arrival { number, is_tunnel: false, start: None, request: Err(fault) }
     }
 }
 

@@ -22,6 +22,14 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// turns `request-id` on.
     /// Example: request-id-answer = true
     on("request-id-answer", Setting::Switch(field!(Tracing.answers_have_ids))).reach(Reach::Application),
+    /// The application gets the time when a request arrived as the field `X-Request-Start`, in seconds since 1970, such as
+    /// `t=1764359454.123`. Agents for monitoring show the time from then to the call as queuing. Bolide keeps the field of
+    /// a reverse proxy that `trusted-proxies` lists and of any peer that speaks uwsgi, SCGI or FastCGI, and replaces that of
+    /// another client. The first request of a TCP connection arrived when its data reached this machine, so its wait for a worker
+    /// and a thread counts, also that of its TLS handshake. This takes one system call for each connection. A later request, and
+    /// any over a UNIX socket, arrived when its first byte was read, and a request over HTTP/2 when its head was.
+    /// Example: request-start = true
+    on("request-start", Setting::Switch(field!(Tracing.gives_start))).reach(Reach::Application),
     /// Each request belongs to a trace (W3C Trace Context). The application gets the `traceparent` and `tracestate` of a trusted
     /// reverse proxy, or a new `traceparent`, and the response contains the field `traceresponse`. Without this option the
     /// application gets the fields as the client has sent them.
