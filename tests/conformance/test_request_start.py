@@ -3,6 +3,7 @@
 import contextlib
 import json
 import re
+import signal
 import ssl
 import time
 from pathlib import Path
@@ -393,6 +394,18 @@ def test_a_request_behind_a_slow_one_has_arrived_before_that_has_ended(serve, tm
     if way != "https":
         # The handshake has waited; the request was sent after it.
         assert start <= sent + TICK_SECONDS
+
+
+def test_a_connection_that_moves_to_a_worker_of_the_new_code_gets_it_there(serve, tmp_path):
+    options = f"module = starts\nmaster = true\nprocesses = 2\nrequest-start = true\n{TRUSTS_NONE}"
+    place = Place(serve, tmp_path / "place", options)
+    forged = [("X-Request-Start", "t=1000000000.000")]
+    with place.server.connect() as served, place.server.connect() as fresh:
+        assert_own(lambda: served.request("GET", "/", forged))
+        place.server.send_signal(signal.SIGHUP)
+        place.server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+        for client in (served, fresh, served):
+            assert_own(lambda client=client: client.request("GET", "/", forged))
 
 
 def test_without_the_option_the_application_gets_what_the_client_has_sent(serve, tmp_path):
