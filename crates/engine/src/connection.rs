@@ -5,6 +5,7 @@
 
 pub mod beginning;
 pub mod census;
+pub mod checks;
 pub mod moving;
 mod multiplexed;
 pub mod multiplexer;
@@ -410,10 +411,10 @@ impl<A: App> Connection<A> {
         self.is_overdue = false;
     }
 
-    /// Whether its next request must wait. A client that has left without one is closed.
+    /// Whether its next request must wait. A health check need not, and a client that has left without a request is closed.
     fn must_rest(&self, worker: &Worker) -> bool {
         let has_left = || self.peer_has_ended && self.input.is_empty() && self.transport.peer_has_ended();
-        worker.is_paused() && !has_left()
+        worker.is_paused() && !has_left() && !self.has_unread_check(worker)
     }
 
     /// Whether it may move to another worker: it is between two requests, or before its first, no byte of the next one was read,

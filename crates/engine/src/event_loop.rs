@@ -4,6 +4,7 @@
 
 mod accepting;
 mod census;
+mod checks;
 mod companion;
 mod descriptors;
 pub mod draining;
@@ -35,7 +36,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
-use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_or_leave};
+use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_for_checks, listen_or_leave};
 use crate::event_loop::descriptors::log_lost_descriptors;
 use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end, stream_spread_ms};
 use crate::event_loop::handing_over::{give_up_rested, move_rest};
@@ -114,8 +115,9 @@ impl<L: Language> Shared<L> {
         if !self.is_held.swap(false, Relaxed) || self.worker.is_draining() {
             return;
         }
-        if !self.worker.is_paused() {
-            self.listen_to_all();
+        match self.worker.is_paused() {
+            true => listen_for_checks(self),
+            false => self.listen_to_all(),
         }
         self.report_serving();
     }

@@ -4,9 +4,11 @@
 //! The thread that serves the connection runs it.
 
 pub mod availability;
+mod beginning;
 pub mod context;
 pub mod dispatch;
 mod finishing;
+pub mod health;
 pub mod https_redirect;
 pub mod leaks;
 mod log_entry;

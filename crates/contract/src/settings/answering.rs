@@ -29,6 +29,8 @@ pub struct Answering {
     pub compression: Compression,
     /// `check-cache`: a cache whose items are answers, by the request's URI. The empty name is the first cache.
     pub checked_cache: Option<String>,
+    /// `health-path`: the path at which the server itself says whether it serves.
+    pub health_path: Option<String>,
 }
 
 /// A response field whose value becomes a variable.

@@ -52,6 +52,13 @@ const MAX_STAND_BACK_MS: u64 = 64;
 /// Maximum number of connections accepted from one listening socket before it is shut down because the master is gone.
 const MAX_LAST_ACCEPTS: usize = 4096;
 
+/// Maximum number of connections that wait in a worker because its companion has accepted them for their health checks, and that
+/// a paused worker accepts for theirs. Others wait in the listen queue.
+pub(crate) const MAX_CHECKED: usize = 256;
+
+/// Milliseconds after which a paused worker that has accepted [`MAX_CHECKED`] connections looks whether some have left.
+const FULL_PAUSE_MS: u64 = 50;
+
 /// Registers a listening socket with the poll.
 pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Result<()> {
     let Some(listener) = shared.worker.listeners.get(number) else { return Ok(()) };
@@ -74,11 +81,13 @@ pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
 pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
     // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
     if shared.worker.is_told_to_drain()
-        || shared.worker.is_paused()
         || state.housekeeping.descriptors.are_missing()
         || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
     {
         return;
+    }
+    if shared.worker.is_paused() {
+        return accept_in_pause(shared, number, state, thread);
     }
     if shared.worker.availability.is_full() {
         return pause_until_room(shared, number, &mut state.housekeeping);
@@ -86,6 +95,29 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
     let has_accepted = accept_some(shared, number, state, thread);
     if has_accepted && shared.takes_turns() {
         requeue_listener(shared, number, &state.housekeeping);
+    }
+}
+
+/// A paused worker accepts a connection: it has a health check, or its request waits for the end of the pause, unread.
+fn accept_in_pause<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
+    if !shared.worker.accepts_checks_at(number) {
+        return;
+    }
+    if is_full_in_pause(state) {
+        return pause(shared, number, FULL_PAUSE_MS, &mut state.housekeeping, thread);
+    }
+    accept_one(shared, number, &mut state.connections, &mut state.housekeeping, thread);
+}
+
+/// A paused worker has accepted as many connections as it may.
+pub(crate) fn is_full_in_pause<A: App>(state: &LeaderState<A>) -> bool {
+    state.connections.population().all() >= state.housekeeping.pause_began.population + MAX_CHECKED
+}
+
+/// A paused worker waits for health checks.
+pub(crate) fn listen_for_checks<L: Language>(shared: &Shared<L>) {
+    for number in (0..shared.worker.listeners.len()).filter(|number| shared.worker.accepts_checks_at(*number)) {
+        listen_or_leave(shared, number);
     }
 }
 
@@ -120,7 +152,7 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
         }
         let LeaderState { connections, housekeeping, .. } = &mut *state;
         match accept_one(shared, number, connections, housekeeping, thread) {
-            Entered::One => accepted += 1,
+            Entered::One(_) => accepted += 1,
             Entered::Nothing => break,
         }
     }
@@ -211,9 +243,9 @@ pub(crate) fn end_pauses<L: Language>(
         }
         if pause.listener == QUEUE {
             shared.watch_queue();
-        } else if should_stand_back(shared, thread) {
+        } else if !shared.worker.is_paused() && should_stand_back(shared, thread) {
             pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
-                Entered::One => STAND_BACK_MS,
+                Entered::One(_) => STAND_BACK_MS,
                 Entered::Nothing => (pause.length_ms * 2).min(MAX_STAND_BACK_MS),
             };
             pause.until_ms = now + pause.length_ms;
@@ -237,7 +269,7 @@ fn pause_until_room<L: Language>(shared: &Shared<L>, number: usize, housekeeping
     }
 }
 
-fn pause<L: Language>(
+pub(crate) fn pause<L: Language>(
     shared: &Shared<L>,
     number: usize,
     length_ms: u64,
@@ -339,7 +371,7 @@ fn accept_waiting<L: Language>(
 ) {
     let Some(listener) = shared.worker.listeners.get(number) else { return };
     for _ in 0..most {
-        if !matches!(enter(shared, listener.accept(), number, connections, housekeeping, now_ms()), Entered::One) {
+        if !matches!(enter(shared, listener.accept(), number, connections, housekeeping, now_ms()), Entered::One(_)) {
             return;
         }
     }
@@ -372,7 +404,7 @@ fn accept_one<L: Language>(
     enter(shared, listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
 }
 
-fn enter<L: Language>(
+pub(crate) fn enter<L: Language>(
     shared: &Shared<L>,
     accepted: Accepted,
     number: usize,
@@ -392,7 +424,7 @@ fn enter<L: Language>(
             if shared.takes_turns() {
                 shared.worker.row.turns.fetch_add(1, Relaxed);
             }
-            Entered::One
+            Entered::One(key)
         }
         Accepted::Nothing => Entered::Nothing,
         Accepted::Exhausted(error) => {
@@ -402,7 +434,8 @@ fn enter<L: Language>(
     }
 }
 
-enum Entered {
-    One,
+/// The result of accepting: the key of a connection that is in the table now.
+pub(crate) enum Entered {
+    One(Key),
     Nothing,
 }

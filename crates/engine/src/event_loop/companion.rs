@@ -1,12 +1,13 @@
 //! A worker's companion: a thread without the language that looks after connections while every thread of the worker is inside a
 //! call of the application. It hands connections with new requests over to other workers ([`crate::event_loop::moving`]), and
-//! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time.
+//! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time. With `health-path` it accepts connections too,
+//! and answers the health checks on them ([`crate::event_loop::checks`]).
 //!
-//! A worker starts the companion when it has a second connection, as its next call may be a long one. The companion looks once a
-//! millisecond while calls are slow. While they are quick, the leader puts the look off with one system call in some
-//! milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until the next connection is attended
-//! to. If there is no other worker, it also sleeps during calls, until the master orders a handover. It does not know about
-//! protocols. Workers run it.
+//! A worker starts the companion when it has a second connection, as its next call may be a long one, and with `health-path` when
+//! it has the first. The companion looks once a millisecond while calls are slow. While they are quick, the leader puts the look
+//! off with one system call in some milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until
+//! the next connection is attended to. If there is no other worker and no `health-path`, it also sleeps during calls, until the
+//! master orders a handover. It does not know about protocols. Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,10 +22,11 @@ use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;
 
 use crate::app::Language;
+use crate::event_loop::checks::Checks;
 use crate::event_loop::handing_over::move_rest;
 use crate::event_loop::moving::{Move, move_away};
 use crate::event_loop::orders::take_orders;
-use crate::event_loop::polling::take_event;
+use crate::event_loop::polling::{PEER_HAS_ENDED, take_event};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
@@ -83,7 +85,8 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        if state.housekeeping.needs_companion && state.connections.population().all() > 1 {
+        // A health check may come on another connection.
+        if state.housekeeping.needs_companion && (state.connections.population().all() > 1 || self.worker.answers_checks()) {
             // This very call may be the one that does not end.
             state.housekeeping.needs_companion = false;
             self.begin_companion();
@@ -146,6 +149,7 @@ impl<L: Language> Shared<L> {
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
         let mut before = None;
+        let mut checks = self.worker.answers_checks().then(Checks::new);
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
         while !self.companion_thread.is_called_off() {
@@ -153,7 +157,10 @@ impl<L: Language> Shared<L> {
             let is_lasting = calls.is_some() && calls == before;
             idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
             before = calls;
-            if is_lasting && self.look_after_waiting(&mut events) {
+            if let Some(checks) = &mut checks {
+                checks.note_calls(calls);
+            }
+            if is_lasting && self.look_after_waiting(&mut events, checks.as_mut()) {
                 self.worker.held_answers.watch(false);
                 // New events wake it immediately.
                 self.wait_for_events();
@@ -180,7 +187,7 @@ impl<L: Language> Shared<L> {
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
-        guard.housekeeping.needs_companion = self.queue.is_some();
+        guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.answers_checks();
         self.companion.has_begun.store(false, SeqCst);
     }
 
@@ -228,7 +235,7 @@ impl<L: Language> Shared<L> {
 
     /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
     /// immediate look would achieve nothing: the worker's own threads look after the connections, or the queue is full.
-    fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
+    fn look_after_waiting(&self, events: &mut [EpollEvent], mut checks: Option<&mut Checks>) -> bool {
         let mut guard = self.lock_state();
         // A leader that sleeps in its poll fetches its events itself. In a loop of the language that does not turn, code of the
         // application that runs outside of the worker's turns is what keeps it.
@@ -237,19 +244,42 @@ impl<L: Language> Shared<L> {
             return false;
         }
         Self::push_corked(&mut guard);
+        if let Some(checks) = &mut checks {
+            checks.begin_look(&guard.connections);
+        }
         let Ok(count) = self.poll.wait(events, EpollTimeout::ZERO) else { return false };
         let mut waits_elsewhere = false;
         for event in &events[..count] {
             let source = Key(event.data()).source();
-            waits_elsewhere |= !matches!(source, EventSource::Connection(_));
-            match source {
-                EventSource::Control => take_orders(self, &mut guard),
-                _ => take_event::<L>(event, &mut guard.connections),
-            }
+            waits_elsewhere |= match (source, &mut checks) {
+                (EventSource::Connection(key), Some(checks)) => {
+                    if checks.note_event(key) || event.events().intersects(PEER_HAS_ENDED) {
+                        take_event::<L>(event, &mut guard.connections);
+                    }
+                    false
+                }
+                (EventSource::Listener(number), Some(checks)) => {
+                    take_event::<L>(event, &mut guard.connections);
+                    self.accept_for_checks(number, checks, &mut guard)
+                }
+                (EventSource::Control, _) => {
+                    take_orders(self, &mut guard);
+                    true
+                }
+                // The poll reports it again to the thread that answers it.
+                (EventSource::Heartbeat, Some(_)) => true,
+                (source, _) => {
+                    take_event::<L>(event, &mut guard.connections);
+                    !matches!(source, EventSource::Connection(_))
+                }
+            };
         }
+        waits_elsewhere |= checks.is_some_and(|checks| self.answer_checks(checks, &mut guard));
         move_rest(self, &mut guard, now_ms());
-        if !self.may_move() || guard.housekeeping.doom.is_at_work() || self.worker.is_paused() || self.worker.is_draining() {
-            return false;
+        let must_stay = guard.housekeeping.doom.is_at_work() || self.worker.is_paused() || self.worker.is_draining();
+        if must_stay || !self.may_move() {
+            // Without checks, there is nothing to look for again soon.
+            return self.worker.answers_checks() && !waits_elsewhere;
         }
         self.move_waiting(&mut guard) && !waits_elsewhere
     }
@@ -282,7 +312,7 @@ impl<L: Language> Shared<L> {
         let mut guard = self.lock_state();
         Self::push_corked(&mut guard);
         let is_handing_over = guard.housekeeping.doom.is_at_work() || guard.housekeeping.moves_at_ms.is_some();
-        !is_handing_over && !self.has_other_workers()
+        !is_handing_over && !self.has_other_workers() && !self.worker.answers_checks()
     }
 
     /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
@@ -293,7 +323,8 @@ impl<L: Language> Shared<L> {
             return;
         }
         // If other workers could serve the waiting connections, the next call may be a long one.
-        let is_calm = !self.has_other_workers() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
+        let is_calm = !self.has_other_workers() && !self.worker.answers_checks();
+        let is_calm = is_calm && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
         // A postponed look does not wake it.

@@ -31,7 +31,7 @@ pub(crate) fn take_orders<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
             Ok(Received::Message(Order::Stop, _)) => begin_drain(shared, state, End::AtOnce),
             Ok(Received::Message(Order::LeaveBalancer, _)) => begin_departure(shared, connections),
             Ok(Received::Message(Order::Admit, _)) => shared.admit(),
-            Ok(Received::Message(Order::Pause, _)) => begin_pause(shared, housekeeping),
+            Ok(Received::Message(Order::Pause, _)) => begin_pause(shared, connections, housekeeping),
             Ok(Received::Message(Order::Resume, _)) => end_pause(shared, connections, housekeeping),
             Ok(Received::Message(Order::Look, _)) => recheck_listeners(shared, connections, housekeeping),
             Ok(Received::Message(Order::HandOver { has_takers }, _)) => begin_handover(shared, state, has_takers),

@@ -1,5 +1,6 @@
 //! The pause of a worker: requests in flight are finished, and none begins. New connections wait in the listen queue, requests on
-//! open connections wait in their sockets, unread, and new streams of HTTP/2 wait in the table.
+//! open connections wait in their sockets, unread, and new streams of HTTP/2 wait in the table. With `health-path`, some new
+//! connections are accepted for their health checks.
 //!
 //! It does not know about sockets or requests: connections say themselves whether they are between two requests. The event loop
 //! of a worker calls it.
@@ -10,18 +11,23 @@ use bolide_contract::clock::now_ms;
 
 use crate::app::Language;
 use crate::connection::Connection;
+use crate::event_loop::accepting::listen_for_checks;
 use crate::event_loop::handing_over::stand_aside;
 use crate::event_loop::signal_pools::leave_signal_pools;
-use crate::event_loop::worker_state::{Housekeeping, Shared};
+use crate::event_loop::worker_state::{Housekeeping, PauseStart, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
 /// Begins no request from here on. A draining worker continues, as no other worker could take its connections over.
-pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Housekeeping) {
+pub(crate) fn begin_pause<L: Language>(
+    shared: &Shared<L>,
+    connections: &ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) {
     if !shared.worker.availability.pause() {
         return;
     }
     shared.worker.row.paused.store(1, Relaxed);
-    housekeeping.paused_ms = now_ms();
+    housekeeping.pause_began = PauseStart { at_ms: now_ms(), population: connections.population().all() };
     housekeeping.pauses.clear();
     housekeeping.descriptors.forget(shared.worker.row);
     shared.leave_queue();
@@ -29,6 +35,9 @@ pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     for listener in &shared.worker.listeners {
         // The listener may not be registered: the worker is held, or ahead of the others.
         let _may_be_unknown = shared.poll.delete(&listener.descriptor);
+    }
+    if !shared.is_held.load(Relaxed) {
+        listen_for_checks(shared);
     }
 }
 
@@ -42,6 +51,7 @@ pub(crate) fn end_pause<L: Language>(
         return;
     }
     let_connections_go_on(shared, connections, housekeeping);
+    housekeeping.pauses.clear();
     if !shared.is_held.load(Relaxed) {
         shared.listen_to_all();
         stand_aside(shared, housekeeping);
@@ -55,7 +65,7 @@ pub(crate) fn let_connections_go_on<L: Language>(
     housekeeping: &Housekeeping,
 ) {
     shared.worker.row.paused.store(0, Relaxed);
-    let lasted_ms = now_ms().saturating_sub(housekeeping.paused_ms);
+    let lasted_ms = now_ms().saturating_sub(housekeeping.pause_began.at_ms);
     connections.change_all(|connection| {
         if connection.awaits_request() {
             connection.extend_time(lasted_ms);

@@ -20,7 +20,7 @@ pub(crate) const TIDY_MS: u64 = 500;
 
 /// The peer does not send more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last
 /// bytes.
-const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
+pub(super) const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
 /// Fetches events. A first poll without a wait keeps the language. Only if it finds nothing, or is expected to, the language is
 /// released for a poll that waits. The second value says whether a signal interrupted it.

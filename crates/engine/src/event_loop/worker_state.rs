@@ -127,11 +127,19 @@ pub(crate) struct Housekeeping {
     pub(crate) mercy_is_over: bool,
     pub(crate) streams_have_ended: bool,
     pub(crate) worn_reported: bool,
-    /// When the pause began, in monotonic milliseconds.
-    pub(crate) paused_ms: u64,
+    pub(crate) pause_began: PauseStart,
     /// Listeners that are currently not polled.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) descriptors: Descriptors,
+}
+
+/// The beginning of the worker's last pause.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct PauseStart {
+    /// In monotonic milliseconds.
+    pub at_ms: u64,
+    /// The number of connections then.
+    pub population: usize,
 }
 
 /// Why a thread no longer leads.
@@ -177,7 +185,7 @@ impl<L: Language> Shared<L> {
             metrics,
         } = assignment;
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let needs_companion = queue.is_some();
+        let needs_companion = queue.is_some() || settings.answering.health_path.is_some();
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
         let worker = Worker::new(
             settings,

@@ -89,6 +89,26 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
             context.thread.log.line(&line, &RequestNotes { values, application, identity: entry.identity.as_deref() });
         }
     }
+    end_answer(context)
+}
+
+/// As [`finish_line`], for an answer that has waited for its client.
+pub fn finish_kept<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
+    match entry.answered_by {
+        AnsweredBy::HealthCheck => finish_unnoted(context),
+        _ => finish_line(context, entry),
+    }
+}
+
+/// Ends the answer to a health check. Load balancers send one every few seconds, so it is neither counted nor logged, and has no
+/// span.
+pub fn finish_unnoted<A: App>(context: &mut ExchangeContext<'_, A>) -> Served<A::Pending> {
+    context.writer.notes.times = None;
+    end_answer(context)
+}
+
+/// Returns the answer's buffers to the thread.
+fn end_answer<A: App>(context: &mut ExchangeContext<'_, A>) -> Served<A::Pending> {
     let keep = context.writer.keeps_alive();
     context.thread.buffers.keep(context.writer.end());
     Served::Done { keep }

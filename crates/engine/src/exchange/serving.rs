@@ -18,13 +18,15 @@ use bolide_protocol::{Fault, Span};
 use bolide_routes::Values;
 use bolide_scoreboard::add;
 
-use super::finishing::finish_line;
+use super::beginning::{begin, log_entry};
+use super::finishing::{finish_kept, finish_line};
 use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
+use crate::exchange::health::{answer_check, is_check};
 use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
@@ -33,8 +35,7 @@ use crate::logging::log_line::Texts;
 use crate::logging::waiting;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
-use crate::response::{Progress, ResponseWriter, Terms};
-use crate::scheduling::clock::precise_us;
+use crate::response::{Progress, ResponseWriter};
 use crate::scheduling::phases::Moment;
 
 /// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
@@ -49,6 +50,9 @@ pub fn serve<A: App>(
     memory: HeaderMemory<'_, A::Memo>,
     source: BodySource<'_>,
 ) -> Result<Served<A::Pending>, Fault> {
+    if is_check(context.worker, head, bytes, &context.thread.parts.variables) {
+        return Ok(answer_check(context, head, bytes, wire));
+    }
     match head {
         RequestHead::Http { line, facts } => serve_http(context, (line, facts, bytes), wire, memory, source),
         RequestHead::Variables { facts, keep_alive } => serve_variables(context, (facts, bytes), (wire, *keep_alive), source),
@@ -210,27 +214,6 @@ fn serve_variables<A: App>(
     Ok(served)
 }
 
-/// Begins the response; `may_keep` is whether the client keeps the connection open.
-#[inline(always)]
-fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
-    let keep_alive = may_go_on(context) && may_keep && context.worker.settings.limits.keepalive_ms > 0;
-    let thread = &mut *context.thread;
-    let terms = Terms {
-        wire,
-        head_only,
-        keep_alive,
-        client_keeps: may_keep,
-        may_cork: match wire {
-            Wire::Http11 | Wire::Http10 => thread.may_cork,
-            // The HTTP/2 connection decides.
-            Wire::Http2 => true,
-            Wire::Uwsgi | Wire::Cgi | Wire::FastCgi { .. } => false,
-        },
-        date_line: thread.clock.date_line(),
-    };
-    context.writer.begin(terms, thread.buffers.lend());
-}
-
 /// Notes the time that the request has waited before its head was here.
 #[inline(always)]
 fn note_waited(writer: &mut ResponseWriter<'_>, waited_us: Option<u64>) {
@@ -245,21 +228,6 @@ fn repeats_start(line: &RequestLine, header_bytes: &[u8], worker: &Worker) -> bo
     let mut fields = Vec::new();
     let _was_valid = header_block(header_bytes, line.version, &worker.head_limits, &mut fields);
     waiting::find_field(&fields, header_bytes).is_some()
-}
-
-/// The connection may have another request: here, or, if the worker drains, at another worker that takes over the connection.
-#[inline(always)]
-fn may_go_on<A: App>(context: &ExchangeContext<'_, A>) -> bool {
-    !context.is_last && (!context.worker.closes_connections() || goes_on_elsewhere(context))
-}
-
-/// The worker leaves. The master waits until no connection arrives at it any more (`drain-quiet`).
-#[cold]
-fn goes_on_elsewhere<A: App>(context: &ExchangeContext<'_, A>) -> bool {
-    if context.is_first && context.worker.leaves_balancer() {
-        context.worker.row.arrived_ms.store(context.thread.clock.now_ms, Relaxed);
-    }
-    context.worker.hands_over() && context.writer.transport.is_movable_kind()
 }
 
 /// Checks whether the client asks for a WebSocket, if the application supports it.
@@ -283,29 +251,6 @@ fn handshake_of_fields<A: App>(
         return Err(Fault::bad_request("A WebSocket handshake must not have a body."));
     }
     Ok(handshake)
-}
-
-/// A log entry without the fields of its request.
-#[inline(always)]
-fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
-    // The time of the clock's last tick is precise enough if request lines are off: only an application may still request a line.
-    let about_us = || context.thread.clock.now_ms * 1000;
-    let began_us = if context.worker.measures_time { precise_us() } else { about_us() };
-    let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
-    LogEntry {
-        method: b"",
-        uri: b"",
-        protocol: b"",
-        address: b"",
-        user: b"",
-        log_facts,
-        ctime,
-        began_us,
-        noted: None,
-        identity: None,
-        answered_by: AnsweredBy::Application,
-        recorded: None,
-    }
 }
 
 /// Walks the rules; slow work in them runs without the language.
@@ -434,12 +379,12 @@ pub fn resume_response<A: App>(
                     context.app.enter().abandon(pending);
                 }
                 add(&context.thread.slot.tally.write_errors, 1);
-                return finish_line(context, &suspended.log_entry.entry());
+                return finish_kept(context, &suspended.log_entry.entry());
             }
             Progress::Done => {}
         }
         let Some(pending) = suspended.pending.take() else {
-            return finish_line(context, &suspended.log_entry.entry());
+            return finish_kept(context, &suspended.log_entry.entry());
         };
         suspended.log_entry.resume(context.thread.slot, context.thread.clock.now_ms);
         let outcome = context.app.enter().resume(pending, &mut Answer::of(&mut context.writer));
@@ -467,7 +412,7 @@ pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Susp
     if let Some(pending) = suspended.pending.take() {
         context.app.enter().abandon(pending);
     }
-    finish_line(context, &suspended.log_entry.entry());
+    finish_kept(context, &suspended.log_entry.entry());
 }
 
 /// Applies an outcome to the response; returns the pending response, if any.

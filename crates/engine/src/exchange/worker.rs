@@ -54,7 +54,8 @@ pub struct Worker {
     pub line_style: &'static LineStyle,
     /// Static files; `None` if none are configured.
     pub files: Option<&'static Files>,
-    /// Some requests are answered without the application: by routes, with files, or with redirects to HTTPS.
+    /// Some requests are answered without the application: by routes, with files, with redirects to HTTPS, or at
+    /// `health-path`.
     pub has_own_answers: bool,
     /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
@@ -123,7 +124,7 @@ impl Worker {
             identity,
             line_style,
             files,
-            has_own_answers: files.is_some() || rules.is_some() || redirects,
+            has_own_answers: files.is_some() || rules.is_some() || redirects || settings.answering.health_path.is_some(),
             measures_time: logging.may_log_requests() || statistics.has_reader() || settings.scaling.weighs_time(),
             has_scraper: statistics.has_scraper(),
             times_phases,
@@ -153,6 +154,16 @@ impl Worker {
             let watched = Watched { number: self.number, row: self.row, slots: self.slots, groups, group_list };
             leaks.request_begins(&watched, app, (method, uri));
         }
+    }
+
+    /// It answers health checks: `health-path`.
+    pub fn answers_checks(&self) -> bool {
+        self.settings.answering.health_path.is_some()
+    }
+
+    /// Whether connections of a listener are accepted for checks alone: their first request can be seen without reading it.
+    pub fn accepts_checks_at(&self, listener: usize) -> bool {
+        self.answers_checks() && self.listeners.get(listener).is_some_and(ListeningSocket::shows_requests)
     }
 
     pub fn is_tcp(&self, listener: usize) -> bool {

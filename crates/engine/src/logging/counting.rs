@@ -19,6 +19,8 @@ pub enum AnsweredBy {
     File,
     Route,
     FileOfRoute,
+    /// The server itself, at `health-path`: it is not counted.
+    HealthCheck,
 }
 
 /// From this status on, an answer counts as a failure of the server.
@@ -102,6 +104,6 @@ fn count_others(tally: &Tally, answered_by: AnsweredBy, application: u32) {
             add(&tally.static_requests, 1);
             add(&tally.routed_requests, 1);
         }
-        AnsweredBy::Application => {}
+        AnsweredBy::Application | AnsweredBy::HealthCheck => {}
     }
 }

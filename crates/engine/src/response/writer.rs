@@ -289,7 +289,7 @@ impl ResponseWriter<'_> {
     }
 
     /// Like [`ResponseWriter::answer`], with additional fields.
-    pub(super) fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &[(&str, &str)]) {
+    pub(crate) fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &[(&str, &str)]) {
         self.transport.clear();
         self.forget_head();
         self.body.drop_files();

@@ -410,6 +410,11 @@ impl<C> ConnectionTable<C> {
         })
     }
 
+    /// Takes a connection that is gone out of the queue. It need not be, but during a long call many may come and go.
+    pub fn forget_events(&mut self, key: Key) {
+        self.ready.retain(|place| !matches!(place, Place::One(queued) if *queued == key));
+    }
+
     /// Whether no connection is attended to.
     pub fn is_none_away(&self) -> bool {
         self.away == 0

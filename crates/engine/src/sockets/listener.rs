@@ -124,6 +124,11 @@ impl ListeningSocket {
             }
     }
 
+    /// Requests can be seen here without reading them: they begin with the first byte, as HTTP/1 in the clear.
+    pub fn shows_requests(&self) -> bool {
+        self.protocol == Protocol::Http && self.tls.is_none() && !self.speaks_http2() && !self.has_proxy_header
+    }
+
     /// Whether a connection is waiting to be accepted.
     pub fn has_pending_connection(&self) -> bool {
         let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];

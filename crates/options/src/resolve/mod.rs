@@ -240,6 +240,9 @@ impl Served {
         let answers_from_cache = checked_cache.is_some();
         let (mut answering, mut files) = (draft.take::<AnsweringDraft>(), draft.take::<FilesDraft>());
         answering::named_files::take_rules(&mut answering, &mut files, context);
+        if let Some(path) = &answering.answering.health_path {
+            answering::health::warn_of_hidden(path, &answering.routes, &files, context);
+        }
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();

@@ -1,6 +1,7 @@
 //! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
 //! configuration.
 
+pub mod health;
 pub mod named_files;
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -138,6 +139,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
         "error-page-500",
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.error_pages.push((500, values::text(pair)?.into()))),
     )
+    .reach(Reach::Application),
+    /// Answer GET and HEAD of exactly this path by the server itself, for load balancers. The response is 200 with `ok` while the
+    /// worker serves, and 503 with `paused` or `draining` otherwise. It does not reach routes, files, `server-names`, redirects
+    /// to HTTPS or the application, is not logged, and does not count as a request. Other methods do not differ from those of
+    /// other paths. In the clear and over HTTP/1, a worker answers a new connection also while all of its threads are in long
+    /// calls of the application. Over TLS, HTTP/2, uwsgi, SCGI, FastCGI and behind the PROXY protocol, the check waits for a
+    /// free thread. In ASGI and gevent, the event loop answers it, and code that blocks the loop may delay it.
+    /// Example: health-path = /healthz
+    supported(
+        "health-path",
+        set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.health_path = Some(health::health_path(pair)?)),
+    )
+    .takes(Value::Form("a path"), "off")
     .reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
