@@ -62,8 +62,8 @@ def test_each_runtime_waits_longer_than_requests_may_take_at_a_stop():
     assert mercy < int(compose["services"]["shop"]["stop_grace_period"].removesuffix("s"))
     deployment = next(yaml.safe_load_all((EXAMPLE / "kubernetes.yaml").read_text()))
     pod = deployment["spec"]["template"]["spec"]
-    _, pause = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
-    assert mercy + int(pause) < pod["terminationGracePeriodSeconds"]
+    variables = {variable["name"]: variable["value"] for variable in pod["containers"][0]["env"]}
+    assert mercy + int(variables["UWSGI_DRAIN_DELAY"]) < pod["terminationGracePeriodSeconds"]
 
 
 @pytest.fixture

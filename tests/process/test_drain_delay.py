@@ -8,6 +8,7 @@ import signal
 import time
 
 import pytest
+from support.client import Closed
 from support.http2 import Http2
 from support.metrics import fetch, metrics_address, value_of
 from support.waiting import wait_until
@@ -155,6 +156,21 @@ def test_connections_without_a_request_do_not_prolong_the_delay(serve):
         with contextlib.suppress(ConnectionError), instance.connect() as check:
             check.end_sending()
             assert check.is_closed()
+    assert instance.wait_for_exit() == 0
+
+
+def test_health_checks_fail_and_do_not_prolong_the_delay(serve):
+    instance = serve("--health-path", "/healthz", quiet=QUIET)
+    assert instance.get("/healthz").text == "ok"
+    instance.send_signal(signal.SIGTERM)
+    instance.wait_for_log(WAITS)
+    # The signal is older than the worker's knowledge of it.
+    wait_until(lambda: instance.get("/healthz").text == "draining", "the check to fail")
+    is_over = re.compile("^bolide: stop: no connection has arrived for 1 s$", re.MULTILINE)
+    while not is_over.search(instance.log):
+        with contextlib.suppress(ConnectionError, Closed):
+            answer = instance.connect().request("GET", "/healthz")
+            assert (answer.status, answer.text, answer.says_close) == (503, "draining", True)
     assert instance.wait_for_exit() == 0
 
 

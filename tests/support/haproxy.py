@@ -24,6 +24,18 @@ listen {name}
     server only {server}
 """
 
+BALANCED = """
+listen {name}
+    mode http
+    bind 127.0.0.1:{port}
+    balance roundrobin
+    retries 0
+    option httpchk
+    http-check send meth GET uri {check} ver HTTP/1.1 hdr Host localhost
+    default-server check inter {interval} fall 2 rise 1
+{servers}
+"""
+
 
 class HAProxy:
     """Serves at ``ports`` when it is created: one port for each of ``ways``, ``{name: (options of bind, options of server)}``."""
@@ -34,14 +46,15 @@ class HAProxy:
         self.log = directory / "haproxy.log"
         self._held = {name: reserve() for name in ways}
         self.ports = {name: held.getsockname()[1] for name, held in self._held.items()}
-        sections = [
-            SECTION.format(name=name, port=self.ports[name], bind=bind, server=server) for name, (bind, server) in ways.items()
-        ]
+        sections = [self.section(name, bind, server) for name, (bind, server) in ways.items()]
         (directory / "haproxy.cfg").write_text(CONFIGURATION + "".join(sections))
         with self.log.open("wb") as log:
             command = [program, "-db", "-f", str(directory / "haproxy.cfg")]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, lambda: f"HAProxy serves: {self.log.read_text()}")
+
+    def section(self, name, bind, server):
+        return SECTION.format(name=name, port=self.ports[name], bind=bind, server=server)
 
     def _answers(self):
         assert self.process.poll() is None, f"HAProxy does not start: {self.log.read_text()}"
@@ -60,3 +73,18 @@ class HAProxy:
         self.process.wait(timeout=TIMEOUT_SECONDS)
         for held in self._held.values():
             held.close()
+
+
+class Balancer(HAProxy):
+    """Distributes requests over HTTP servers, ``{name: address}``, and checks each of them at an interval. A request that one
+    server refuses is lost.
+    """
+
+    def __init__(self, directory, servers, check, interval="100ms"):
+        self._servers, self._check, self._interval = servers, check, interval
+        super().__init__(directory, {"balanced": ("", "")})
+
+    def section(self, name, bind, server):
+        servers = "\n".join(f"    server {server} {host}:{port}" for server, (host, port) in self._servers.items())
+        port = self.ports[name]
+        return BALANCED.format(name=name, port=port, check=self._check, interval=self._interval, servers=servers)

@@ -15,6 +15,8 @@ const SAME_REQUEST_MS: u64 = 100;
 /// When the progress of shutdown is logged first, and the interval after that, in milliseconds.
 const FIRST_MS: u64 = 1000;
 const AGAIN_MS: u64 = 5000;
+/// When to look again whether a connection still waits for a worker, in milliseconds.
+const WAITING_LOOK_MS: u64 = 50;
 
 /// A shutdown in progress.
 #[derive(Debug, Clone, Copy)]
@@ -59,14 +61,15 @@ impl Departure {
         now_ms >= self.look_ms
     }
 
-    /// Returns why it is over, or chooses when to look again. `arrived_ms` is the last arrival, 0 if there was none.
-    pub fn end(&mut self, arrived_ms: u64, now_ms: u64) -> Option<DepartureEnd> {
+    /// Returns why it is over, or chooses when to look again. `arrived_ms` is the last arrival, 0 if there was none. While
+    /// connections wait that no worker has accepted yet, it is not known whether they are arrivals or only checks.
+    pub fn end(&mut self, arrived_ms: u64, are_waiting: bool, now_ms: u64) -> Option<DepartureEnd> {
         if let Some(quiet_ms) = self.quiet_ms {
             let quiet_at_ms = arrived_ms.max(self.began_ms).saturating_add(quiet_ms);
-            if now_ms >= quiet_at_ms {
+            if now_ms >= quiet_at_ms && !are_waiting {
                 return Some(DepartureEnd::Quiet(quiet_ms));
             }
-            self.look_ms = quiet_at_ms.min(self.ends_ms);
+            self.look_ms = quiet_at_ms.max(now_ms + WAITING_LOOK_MS).min(self.ends_ms);
         }
         (now_ms >= self.ends_ms).then_some(if self.quiet_ms.is_some() { DepartureEnd::Late } else { DepartureEnd::Over })
     }
@@ -203,16 +206,18 @@ mod tests {
     fn a_departure_ends_when_it_is_quiet_or_late() {
         let mut departure = Departure::new(1000, 10_000, Some(2000));
         assert!(!departure.is_due(2999) && departure.is_due(3000));
-        assert_eq!(departure.end(2500, 3000), None, "a connection has arrived in the meantime");
+        assert_eq!(departure.end(2500, false, 3000), None, "a connection has arrived in the meantime");
         assert!(!departure.is_due(4499) && departure.is_due(4500));
-        assert_eq!(departure.end(2500, 4500), Some(DepartureEnd::Quiet(2000)));
-        assert_eq!(departure.end(10_999, 10_999), None);
+        assert_eq!(departure.end(2500, true, 4500), None, "a connection waits, which may be one");
+        assert!(!departure.is_due(4549) && departure.is_due(4550));
+        assert_eq!(departure.end(2500, false, 4550), Some(DepartureEnd::Quiet(2000)));
+        assert_eq!(departure.end(10_999, false, 10_999), None);
         assert!(departure.is_due(11_000));
-        assert_eq!(departure.end(10_999, 11_000), Some(DepartureEnd::Late));
-        assert_eq!(Departure::new(1000, 10_000, Some(2000)).end(0, 3000), Some(DepartureEnd::Quiet(2000)));
+        assert_eq!(departure.end(10_999, true, 11_000), Some(DepartureEnd::Late));
+        assert_eq!(Departure::new(1000, 10_000, Some(2000)).end(0, false, 3000), Some(DepartureEnd::Quiet(2000)));
         let mut whole = Departure::new(1000, 10_000, None);
         assert!(!whole.is_due(10_999));
-        assert_eq!((whole.end(0, 10_999), whole.end(0, 11_000)), (None, Some(DepartureEnd::Over)));
+        assert_eq!((whole.end(0, false, 10_999), whole.end(0, false, 11_000)), (None, Some(DepartureEnd::Over)));
         let shorter = Departure::new(1000, 1000, Some(2000));
         assert!(shorter.is_due(2000), "drain-delay is the most");
     }

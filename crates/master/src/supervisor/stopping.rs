@@ -75,10 +75,8 @@ impl Supervisor {
     /// Begins the drain when connections do not arrive any more, or at the end of `drain-delay`.
     pub(super) fn end_departure_if_due(&mut self, now_ms: u64) {
         let Some(departure) = self.ending.departure.as_mut().filter(|departure| departure.is_due(now_ms)) else { return };
-        // A connection that waits at a socket is an arrival that workers do not know yet: all of them are busy.
-        let is_arriving = self.provision.listeners().have_waiting();
-        let arrived_ms = if is_arriving { now_ms } else { self.children.last_arrival_ms() };
-        let Some(end) = departure.end(arrived_ms, now_ms) else { return };
+        let are_waiting = self.provision.listeners().have_waiting();
+        let Some(end) = departure.end(self.children.last_arrival_ms(), are_waiting, now_ms) else { return };
         let why = match end {
             DepartureEnd::Quiet(quiet_ms) => format!("no connection has arrived for {}", duration(quiet_ms)),
             DepartureEnd::Late => "connections still arrive at the end of drain-delay, which may be too short".to_owned(),
