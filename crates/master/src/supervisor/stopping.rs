@@ -77,12 +77,11 @@ impl Supervisor {
         let Some(departure) = self.ending.departure.as_mut().filter(|departure| departure.is_due(now_ms)) else { return };
         let are_waiting = self.provision.listeners().have_waiting();
         let Some(end) = departure.end(self.children.last_arrival_ms(), are_waiting, now_ms) else { return };
-        let why = match end {
-            DepartureEnd::Quiet(quiet_ms) => format!("no connection has arrived for {}", duration(quiet_ms)),
-            DepartureEnd::Late => "connections still arrive at the end of drain-delay, which may be too short".to_owned(),
-            DepartureEnd::Over => "drain-delay is over".to_owned(),
-        };
-        log_sink::line(&format!("stop: {why}"));
+        log_sink::line(&match end {
+            DepartureEnd::Quiet(quiet_ms) => format!("stop: no connection has arrived for {}", duration(quiet_ms)),
+            DepartureEnd::Late => "stop: connections still arrive at the end of drain-delay, which may be too short".to_owned(),
+            DepartureEnd::Over => "stop: drain-delay is over".to_owned(),
+        });
         self.stop(0, now_ms);
     }
 
