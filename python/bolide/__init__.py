@@ -1,7 +1,8 @@
 """Bolide: an application server for WSGI and ASGI applications that runs uwsgi.ini files as they are.
 
 This package is the entry point: the console script ``bolide`` and ``python -m bolide`` call :func:`main`. A Python program calls
-:func:`run`, a test of an application calls ``bolide.testing.serve``, and an application on several machines :func:`lease`.
+:func:`run`, a test of an application calls ``bolide.testing.serve``, an application on several machines :func:`lease`, and one in
+several processes :func:`publish` and :func:`subscribe`.
 """
 
 import os.path
@@ -20,8 +21,21 @@ if TYPE_CHECKING:
     from bolide._run import run
     from bolide.leases import Lease, lease
     from bolide.log_handler import LogHandler
+    from bolide.publishing import Message, Missed, Subscription, publish, subscribe
 
-__all__ = ["Lease", "LogHandler", "__version__", "lease", "main", "run"]
+__all__ = [
+    "Lease",
+    "LogHandler",
+    "Message",
+    "Missed",
+    "Subscription",
+    "__version__",
+    "lease",
+    "main",
+    "publish",
+    "run",
+    "subscribe",
+]
 
 
 def main():
@@ -62,6 +76,10 @@ def __getattr__(name):
         from bolide import leases
 
         return getattr(leases, name)
+    if name in ("Message", "Missed", "Subscription", "publish", "subscribe"):
+        from bolide import publishing
+
+        return getattr(publishing, name)
     if name == "LogHandler":
         from bolide.log_handler import LogHandler
 

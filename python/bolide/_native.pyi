@@ -140,6 +140,45 @@ def take_lease(name: str, seconds: float, wait: float) -> Lease | None:
     ConnectionError: the engine is away. RuntimeError: there is no such engine. ValueError: a bound.
     """
 
+def publish_message(channel: str, data: bytes | bytearray | str, only_own: bool) -> tuple[int, bool]:
+    """Put a message into the inbox of each process that listens to this channel, without waiting.
+
+    Return the number of inboxes that have it, and whether this process' own had no room: the caller empties it, and calls again
+    with `only_own`. RuntimeError: there are no inboxes. ValueError: a bound.
+    """
+
+class Inbox:
+    """This process' own inbox. RuntimeError: there are none, or all are taken."""
+
+    def __init__(self) -> None: ...
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there are messages."""
+
+    def close(self) -> None:
+        """Give the place back."""
+
+    def listen(self, channel: str) -> int:
+        """Listen to the bit of this channel from now on. Return its number."""
+
+    def ignore(self, channel: str) -> None:
+        """Listen to the bit of this channel no longer."""
+
+    def take(self, most: int) -> list[tuple[str, bytes | str]]:
+        """Take up to this many messages out, as `(channel, data)`. An empty list: there are none."""
+
+    def missed(self, channel: str) -> int:
+        """Return how many messages of this channel the inbox had no room for. Others of its group count too."""
+
+    def missed_of_all(self) -> int:
+        """Return how many messages the inbox had no room for, of all channels."""
+
+    def wait(self, bell: int, seconds: float | None) -> None:
+        """Wait until the inbox or the descriptor `bell` is readable, at most this long. Other threads run in the meantime."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether this worker drains or stops."""
+
 def write_log(lines: bytes) -> None:
     """Write whole lines, each with its newline, without blocking. Lines that do not fit are dropped and counted."""
 

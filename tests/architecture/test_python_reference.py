@@ -18,6 +18,11 @@ PUBLIC = {
     "bolide.lease": "leases.py",
     "bolide.Lease": "leases.py",
     "bolide.LogHandler": "log_handler.py",
+    "bolide.publish": "publishing/__init__.py",
+    "bolide.subscribe": "publishing/__init__.py",
+    "bolide.Subscription": "publishing/__init__.py",
+    "bolide.Message": "publishing/__init__.py",
+    "bolide.Missed": "publishing/__init__.py",
 }
 HEAD = """\
 # The Python package

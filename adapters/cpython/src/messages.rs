@@ -101,7 +101,7 @@ pub fn receive(
 }
 
 /// A time for poll(2), whose unit is a millisecond: no time left is none, and any other time is at least one.
-fn in_poll_time(left: Option<Duration>) -> PollTimeout {
+pub fn in_poll_time(left: Option<Duration>) -> PollTimeout {
     left.map_or(PollTimeout::NONE, |left| {
         let milliseconds = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
         PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)

@@ -85,6 +85,7 @@ impl Application for PythonApplication<'_> {
         // The application may use its caches while it is imported.
         services::attach(boot)?;
         messages::attach(boot);
+        services::inboxes::attach(boot);
         services::spool::prepare(boot);
         for problem in preload(services::caches(), &boot.settings.services.preloaded) {
             bolide_log::line(&problem);
@@ -157,6 +158,7 @@ impl Application for PythonApplication<'_> {
     }
 
     fn note_end(&mut self, pid: u32) -> PyResult<()> {
+        services::inboxes::note_end(pid);
         self.half.call_method1("note_end", (pid,)).map(drop)
     }
 

@@ -99,6 +99,8 @@ crate::with_words! {
         Signals = "signals",
         /// The rows of the engines on the network.
         Engines = "engines",
+        /// Who listens to which channels, and whose inbox is whose.
+        Inboxes = "inboxes",
         /// Bytes of a file that belong to the memory of this name, without a head.
         Data = "data",
     }
@@ -118,6 +120,7 @@ impl MemoryKind {
             MemoryKind::Signals => 6,
             MemoryKind::Engines => 7,
             MemoryKind::Data => 8,
+            MemoryKind::Inboxes => 9,
         }
     }
 }

@@ -26,6 +26,9 @@ pub trait Language: Sync + 'static {
     /// The error of the system or the language.
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String>;
 
+    /// The worker begins to drain or to stop, and may get the order twice. The calling thread may not run the language.
+    fn note_leaving(&self) {}
+
     /// Returns what reads the language's stacks for reports of slow requests, on the calling thread, which does not run the
     /// language. `None`: it can't be done.
     fn sampler(&self) -> Option<Box<dyn Sampler>> {

@@ -176,10 +176,17 @@ fn prepare(
     {
         predecessor.will_take_connections();
     }
-    log_sink::lines(&provision.prepare_message_queues().map_err(unshared)?);
-    provision.prepare_span_socket().map_err(|error| StartError::new(format!("no socket for spans: {error}")))?;
+    prepare_sockets(&mut provision)?;
     let children = Children::new(scoreboard);
     Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, alarms, predecessor }))
+}
+
+/// Makes the sockets over which processes send each other messages.
+fn prepare_sockets(provision: &mut Provision) -> Result<(), StartError> {
+    let without = |what: &str, error: io::Error| StartError::new(format!("{what}: {error}"));
+    let queues = provision.prepare_message_queues();
+    log_sink::lines(&queues.map_err(|error| without("no sockets for messages between processes", error))?);
+    provision.prepare_span_socket().map_err(|error| without("no socket for spans", error))
 }
 
 /// Sockets and memory that the previous master has passed to us.

@@ -8,6 +8,7 @@ use bolide_contract::boot::{Boot, MemoryKind};
 use bolide_contract::engine_row::EngineRow;
 
 use crate::cache::Cache;
+use crate::inboxes::{self, InboxTable};
 use crate::mapping::{self, Mapping};
 use crate::metrics::NamedMetrics;
 use crate::queue::{self, Queue};
@@ -28,6 +29,8 @@ pub struct Attached {
     /// In the order of their numbers.
     pub areas: Vec<SharedArea>,
     pub metrics: Option<NamedMetrics>,
+    /// `None` without `publish`.
+    pub inboxes: Option<InboxTable<'static>>,
     /// In the order of the settings' engines.
     pub engine_rows: &'static [EngineRow],
     /// What stands in each mapping, to recover it, and the file of the mapping.
@@ -65,6 +68,7 @@ impl Attached {
                     attached.areas.extend(SharedArea::attach(settings, mapping, data.as_ref()));
                 }
                 Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(settings, mapping)),
+                Wanted::Inboxes(_) => attached.inboxes = Some(inboxes::of(mapping)),
                 Wanted::Engines(settings) => attached.engine_rows = engines::rows(settings, mapping),
             }
             attached.mapped.push((wanted, mapping, descriptor));

@@ -9,6 +9,7 @@ pub mod atomics;
 pub mod attached;
 pub mod cache;
 pub mod engines;
+pub mod inboxes;
 pub mod mapping;
 pub mod metrics;
 pub mod queue;

@@ -9,14 +9,14 @@ use std::os::fd::AsFd;
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::distributed::Distributed;
 use bolide_contract::services::{Services, SharedCache, Store};
-use bolide_contract::sharing::{Area, AreaSource, Metrics, Queue};
+use bolide_contract::sharing::{Area, AreaSource, Inboxes, Metrics, Queue};
 
 use crate::cache::layout::{self, Parts};
 use crate::cache::store::{self, Restored};
 use crate::cache::{self, repair};
 use crate::mapping::{Identity, Mapping, fingerprint};
 use crate::robust_lock::Recovery;
-use crate::{engines, metrics, queue, shared_area, user_locks};
+use crate::{engines, inboxes, metrics, queue, shared_area, user_locks};
 
 /// A memory that the settings ask for.
 #[derive(Debug, Clone)]
@@ -28,6 +28,7 @@ pub enum Wanted {
     /// With its number.
     Area(String, Area),
     Metrics(Metrics),
+    Inboxes(Inboxes),
     Engines(Distributed),
 }
 
@@ -44,6 +45,7 @@ impl Wanted {
             .chain(services.queue.clone().map(Wanted::Queue))
             .chain(areas)
             .chain(services.metrics.clone().map(Wanted::Metrics))
+            .chain(services.inboxes.clone().map(Wanted::Inboxes))
             .chain((!services.distributed.engines.is_empty()).then(|| Wanted::Engines(services.distributed.clone())))
             .collect()
     }
@@ -54,7 +56,7 @@ impl Wanted {
             Wanted::Cache(cache) => &cache.name,
             Wanted::Area(number, _) => number,
             // There is one of each.
-            Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) | Wanted::Engines(_) => "",
+            Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) | Wanted::Inboxes(_) | Wanted::Engines(_) => "",
         }
     }
 
@@ -65,6 +67,7 @@ impl Wanted {
             Wanted::Queue(_) => MemoryKind::Queue,
             Wanted::Area(..) => MemoryKind::SharedArea,
             Wanted::Metrics(_) => MemoryKind::Metrics,
+            Wanted::Inboxes(_) => MemoryKind::Inboxes,
             Wanted::Engines(_) => MemoryKind::Engines,
         }
     }
@@ -77,6 +80,7 @@ impl Wanted {
             Wanted::Queue(settings) => queue::identity(settings),
             Wanted::Area(_, settings) => shared_area::identity(settings),
             Wanted::Metrics(settings) => metrics::identity(settings),
+            Wanted::Inboxes(settings) => inboxes::identity(settings),
             Wanted::Engines(settings) => engines::identity(settings),
         }
     }
@@ -101,8 +105,8 @@ impl Wanted {
             Wanted::Queue(_) => queue::begin(mapping),
             Wanted::Area(..) => shared_area::begin(mapping),
             Wanted::Metrics(settings) => metrics::begin(settings, mapping),
-            // Zeros are rows that no process has used.
-            Wanted::Engines(_) => Ok(()),
+            // Zeros are rows that no process has used, and inboxes that no process holds.
+            Wanted::Engines(_) | Wanted::Inboxes(_) => Ok(()),
         }
     }
 
@@ -166,6 +170,11 @@ impl Wanted {
             Wanted::Area(number, _) => shared_area::recover(number, mapping, pid),
             // A metric is changed by one instruction.
             Wanted::Metrics(_) => Vec::new(),
+            // The next holder of an inbox empties it, so there is nothing to say.
+            Wanted::Inboxes(_) => {
+                inboxes::of(mapping).release(pid);
+                Vec::new()
+            }
             // No process holds a row.
             Wanted::Engines(_) => Vec::new(),
         }

@@ -165,7 +165,7 @@ fn write_logs(answer: &Value, said: &mut String) {
     }
 }
 
-/// Writes the lines about mules' messages, caches and engines.
+/// Writes the lines about mules' messages, caches, engines and channels.
 fn write_services(answer: &Value, said: &mut String) {
     if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
         let _ = writeln!(said, "mules: {refused} messages were refused because their queue was full");
@@ -191,6 +191,14 @@ fn write_services(answer: &Value, said: &mut String) {
             None => state,
         };
         let _ = writeln!(said, "engine {address}: {state}, {}, {failed} failed, {refused} refused", counted(calls, "call"));
+    }
+    if let Some(publish) = answer["publish"].as_object() {
+        let [published, delivered, missed] = ["published", "delivered", "missed"].map(|key| publish[key].as_u64().unwrap_or(0));
+        let listeners = match publish["listeners"].as_array().map_or(0, Vec::len) {
+            1 => "1 process listens".to_owned(),
+            count => format!("{count} processes listen"),
+        };
+        let _ = writeln!(said, "publish: {}, {delivered} delivered, {missed} missed, {listeners}", counted(published, "message"));
     }
 }
 

@@ -43,6 +43,20 @@ pub struct Snapshot {
     pub jobs: Vec<JobFacts>,
     /// `None` without `otlp`.
     pub spans: Option<SpanCounts>,
+    /// `None` without `publish`.
+    pub messages: Option<MessageCounts>,
+}
+
+/// What has become of the messages of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MessageCounts {
+    pub published: u64,
+    /// Messages in inboxes: each for every process that listened.
+    pub delivered: u64,
+    /// An inbox had no room for them.
+    pub missed: u64,
+    /// Processes that listen at present.
+    pub listeners: u64,
 }
 
 /// What has become of the spans of requests.

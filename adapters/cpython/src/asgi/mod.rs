@@ -33,6 +33,7 @@ use crate::faults::{described, failed, request_id};
 use crate::names::Methods;
 use crate::native::NativeType;
 use crate::sampling::{Kept, PythonSampler};
+use crate::services::inboxes;
 use context::Asgi;
 use exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState};
 use futures::is_done;
@@ -67,6 +68,10 @@ impl Language for Asgi {
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         Err("an event loop has only one thread".to_owned())
+    }
+
+    fn note_leaving(&self) {
+        inboxes::note_leaving();
     }
 
     fn sampler(&self) -> Option<Box<dyn Sampler>> {

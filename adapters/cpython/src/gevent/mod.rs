@@ -28,6 +28,7 @@ use crate::faults::{described, failed, log_set_exception};
 use crate::native::{Lasting, NativeType, bound, call};
 use crate::object::Object;
 use crate::sampling::{Kept, PythonSampler};
+use crate::services::inboxes;
 use crate::start_response::StartResponse;
 use crate::wsgi::calls::Calls;
 use context::Gevent;
@@ -59,6 +60,10 @@ impl Language for Gevent {
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         Err("a hub has only one thread".to_owned())
+    }
+
+    fn note_leaving(&self) {
+        inboxes::note_leaving();
     }
 
     fn sampler(&self) -> Option<Box<dyn Sampler>> {

@@ -6,6 +6,8 @@ mod arguments;
 mod attachment;
 mod cache;
 mod engines;
+mod inbox_packets;
+pub mod inboxes;
 mod jobs;
 mod leased_locks;
 mod locks;
@@ -39,6 +41,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         arguments::add_functions(module, table)?;
     }
     engines::add_to(module)?;
+    inboxes::add_to(module)?;
     unique_timers::add_to(module)?;
     spool::add_to(module)
 }

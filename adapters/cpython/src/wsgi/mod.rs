@@ -26,6 +26,7 @@ use crate::faults::{FaultPlace, described, failed, log_message, log_set_exceptio
 use crate::native::without_interpreter;
 use crate::object::Object;
 use crate::sampling::{Kept, PythonSampler};
+use crate::services::inboxes;
 use crate::start_response::StartResponse;
 use crate::threads;
 use crate::wsgi::iterable::Iterable;
@@ -68,6 +69,10 @@ impl Language for Wsgi {
 
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
         threads::spawn(name, body)
+    }
+
+    fn note_leaving(&self) {
+        inboxes::note_leaving();
     }
 
     fn sampler(&self) -> Option<Box<dyn Sampler>> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::distributed::Distributed;
-use super::sharing::{Area, Metrics, Queue};
+use super::sharing::{Area, Inboxes, Metrics, Queue};
 
 /// The services of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct Services {
     pub areas: Vec<Area>,
     /// `None` without `enable-metrics` and the options that imply it.
     pub metrics: Option<Metrics>,
+    /// `publish`: `None` without it.
+    pub inboxes: Option<Inboxes>,
     pub distributed: Distributed,
     /// Items that the configuration puts into caches, in its order.
     pub preloaded: Vec<PreloadedItem>,

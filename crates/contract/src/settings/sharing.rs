@@ -29,6 +29,43 @@ impl Queue {
     pub const BLOCK_BYTES: u64 = 8192;
 }
 
+/// `publish`: the inboxes of processes that subscribe to channels (`bolide.subscribe`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inboxes {
+    /// How many processes may listen at the same time.
+    pub count: u32,
+    /// `publish-inbox-size`: bytes of an inbox, with the kernel's overhead; `None` is [`Inboxes::BYTES`], or what the kernel
+    /// allows.
+    pub bytes: Option<usize>,
+}
+
+impl Inboxes {
+    /// Bytes of an inbox: what the kernel allows a process without root by default (net.core.wmem_max), and counts twice.
+    pub const BYTES: usize = 212_992;
+    /// The most inboxes. Each is two descriptors in every process.
+    pub const MAX: u32 = 1024;
+    /// Their number is a multiple of it, so that a reload with one more worker keeps them.
+    const STEP: u32 = 8;
+
+    /// The number for this many workers and helpers: three generations of workers at the same time, as in the scoreboard.
+    pub fn count_for(workers: u32, helpers: u32) -> u32 {
+        let processes = workers.saturating_mul(3).saturating_add(2).saturating_add(helpers);
+        processes.checked_next_multiple_of(Self::STEP).unwrap_or(Self::MAX).min(Self::MAX)
+    }
+
+    /// The names of their queues. They contain the number of inboxes: a memory for another number never shares a queue with
+    /// this one.
+    pub fn queue_names(&self) -> impl Iterator<Item = String> {
+        let count = self.count;
+        (1..=count).map(move |number| format!("inbox {number} of {count}"))
+    }
+
+    /// Returns whether a queue of this name is an inbox.
+    pub fn is_queue_name(name: &str) -> bool {
+        name.starts_with("inbox ")
+    }
+}
+
 /// `sharedarea`: bytes that processes read and write in place. Areas have numbers from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {

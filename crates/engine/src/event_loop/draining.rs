@@ -108,6 +108,7 @@ pub(crate) fn idle_until_ms(worker: &Worker, has_served: bool) -> u64 {
 }
 
 pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
+    shared.language.note_leaving();
     let at_once = end == End::AtOnce;
     let how = match end {
         End::Replaced if shared.queue.is_some() => Service::HandsOver,

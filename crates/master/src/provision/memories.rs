@@ -15,6 +15,7 @@ use bolide_contract::services::{Services, SharedCache};
 use bolide_memory::cache::counts::{self, Counts};
 use bolide_memory::cache::layout::{Parts, Sizes};
 use bolide_memory::engines::rows;
+use bolide_memory::inboxes::{self, InboxTable};
 use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::metrics::MetricValues;
 use bolide_memory::{Identity, Mapping, Wanted, user_locks};
@@ -225,6 +226,11 @@ impl Memories {
             })
         };
         self.list.iter().filter_map(facts).collect()
+    }
+
+    /// The inboxes of processes that listen to channels.
+    pub fn inboxes(&self) -> Option<InboxTable<'_>> {
+        self.of_kind(MemoryKind::Inboxes).map(inboxes::of)
     }
 
     /// The values of the metrics, if there are any.

@@ -1,11 +1,14 @@
-//! The queues of messages for mules: socket pairs that the master makes, and whose both ends it keeps, so that messages in them
-//! survive while their mule does not run, over reloads, deaths and upgrades. It never reads a message. The master runs it.
+//! The queues of messages for mules, and the inboxes of processes that listen to channels: socket pairs that the master makes,
+//! and whose both ends it keeps, so that messages in them survive while their mule does not run, over reloads, deaths and
+//! upgrades. It never reads a message. The master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use bolide_contract::boot::MessageQueueFiles;
 use bolide_contract::settings::Settings;
+use bolide_contract::sharing::Inboxes;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, send, setsockopt, socketpair, sockopt};
 
@@ -34,33 +37,43 @@ impl MessageQueues {
     /// # Errors
     /// No socket can be made.
     pub fn extend_for(&mut self, settings: &Settings) -> io::Result<Vec<String>> {
-        for name in settings.mules.queue_names(&settings.helpers) {
+        for name in needed(settings) {
             if self.list.iter().all(|queue| queue.name != name) {
                 let kind = SockType::SeqPacket;
-                let (put, take) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+                let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+                let (put, take) = socketpair(AddressFamily::Unix, kind, None, flags).map_err(no_socket)?;
                 self.list.push(Queue { name, put, take });
             }
         }
-        let Some(bytes) = settings.mules.queue_bytes else { return Ok(Vec::new()) };
-        let mut smallest = bytes;
-        for queue in &self.list {
-            smallest = smallest.min(resize(queue.put.as_fd(), bytes)?);
+        let mut lines = Vec::new();
+        let inboxes = settings.services.inboxes.as_ref();
+        let of_inboxes = inboxes.map(|inboxes| inboxes.bytes.unwrap_or(Inboxes::BYTES));
+        for (option, wanted, are_inboxes) in
+            [("mule-msg-size = ", settings.mules.queue_bytes, false), ("publish-inbox-size = ", of_inboxes, true)]
+        {
+            let Some(bytes) = wanted else { continue };
+            let mut smallest = bytes;
+            for queue in self.list.iter().filter(|queue| Inboxes::is_queue_name(&queue.name) == are_inboxes) {
+                smallest = smallest.min(resize(queue.put.as_fd(), bytes)?);
+            }
+            if smallest < bytes {
+                lines.push(format!(
+                    "{option}{bytes}: the kernel allows a queue of at most {smallest} bytes: raise net.core.wmem_max"
+                ));
+            }
         }
-        if smallest < bytes {
-            return Ok(vec![format!(
-                "mule-msg-size = {bytes}: the kernel allows a queue of at most {smallest} bytes: raise net.core.wmem_max"
-            )]);
-        }
-        Ok(Vec::new())
+        Ok(lines)
     }
 
     /// Drops the queues that settings do not need. Returns a line for each that still had messages.
     pub fn keep_for(&mut self, settings: &Settings) -> Vec<String> {
-        let needed = settings.mules.queue_names(&settings.helpers);
+        let needed = needed(settings);
         let mut lines = Vec::new();
         self.list.retain(|queue| {
             let is_needed = needed.contains(&queue.name);
-            if !is_needed && has_messages(queue.take.as_fd()) {
+            // The processes that listen keep their own copies of their inbox.
+            let is_inbox = Inboxes::is_queue_name(&queue.name);
+            if !is_needed && !is_inbox && has_messages(queue.take.as_fd()) {
                 lines.push(format!("{} is no longer configured, so the messages in its queue are dropped", queue.name));
             }
             is_needed
@@ -88,6 +101,22 @@ impl MessageQueues {
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.list.iter().flat_map(|queue| [queue.put.as_raw_fd(), queue.take.as_raw_fd()])
     }
+}
+
+fn no_socket(errno: Errno) -> io::Error {
+    match errno {
+        Errno::EMFILE | Errno::ENFILE => io::Error::other(format!(
+            "{} for the queues of messages: raise the limit (max-fd, LimitNOFILE), or set fewer processes",
+            errno.desc()
+        )),
+        errno => errno.into(),
+    }
+}
+
+/// The names of the queues that settings need.
+fn needed(settings: &Settings) -> Vec<String> {
+    let inboxes = settings.services.inboxes.iter().flat_map(Inboxes::queue_names);
+    settings.mules.queue_names(&settings.helpers).into_iter().chain(inboxes).collect()
 }
 
 /// Sets the size of a queue, for a root beyond the kernel's limit. Returns its size.

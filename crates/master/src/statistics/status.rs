@@ -130,6 +130,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "logs": logs(view, now_ms),
         "caches": caches(view),
         "engines": engines(view, now_ms),
+        "publish": publish(view),
         "signals": view.signaling.described(now_ms),
     })
 }
@@ -211,6 +212,20 @@ fn engines(view: View<'_>, now_ms: u64) -> Vec<Value> {
         })
     };
     view.provision.memories_in_force().engines().map(entry).collect()
+}
+
+/// Returns the numbers of the messages of channels, and of those for each process that listens; null without `publish`.
+fn publish(view: View<'_>) -> Value {
+    let Some(inboxes) = view.provision.memories_in_force().inboxes() else { return Value::Null };
+    let totals = inboxes.totals();
+    let listener = |(pid, received): (u32, u64)| json!({"pid": pid, "received": received});
+    json!({
+        "published": totals.published,
+        "delivered": totals.delivered,
+        "missed": totals.missed,
+        "inboxes": inboxes.count(),
+        "listeners": inboxes.holders().map(listener).collect::<Vec<Value>>(),
+    })
 }
 
 /// Returns the entry of a helper, `None` for other children.

@@ -5,9 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::clock::now_ms;
+use bolide_memory::inboxes::{InboxTable, InboxTotals};
 use bolide_scoreboard::census::Counted;
 use bolide_scoreboard::{InFlight, Measured, Slot, Work};
-use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
+use bolide_services::statistics::{
+    ApplicationFacts, CoreFacts, HelperFacts, MessageCounts, RequestFacts, Snapshot, SocketFacts, WorkerFacts,
+};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::system::seconds_since_1970;
@@ -73,6 +76,7 @@ impl View<'_> {
             metrics: Vec::new(),
             jobs,
             spans: self.exporters.counts(self.provision.settings()),
+            messages: self.provision.memories_in_force().inboxes().map(message_counts),
         }
     }
 
@@ -207,6 +211,11 @@ fn cores_of(mut works: Vec<Work>, threads: usize) -> Vec<CoreFacts> {
     let used = works.iter().rposition(|work| *work != Work::default()).map_or(0, |last| last + 1);
     works.resize(used.max(threads), Work::default());
     works.into_iter().map(|work| CoreFacts { work, ..CoreFacts::default() }).collect()
+}
+
+fn message_counts(inboxes: InboxTable<'_>) -> MessageCounts {
+    let InboxTotals { published, delivered, missed, listeners } = inboxes.totals();
+    MessageCounts { published, delivered, missed, listeners }
 }
 
 fn request_facts(request: &InFlight) -> RequestFacts {

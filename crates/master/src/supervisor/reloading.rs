@@ -141,7 +141,7 @@ impl Supervisor {
                     log_sink::line(&format!("reload: TLS sessions can't be resumed: {error}"));
                 }
                 let lines = self.provision.prepare_message_queues();
-                for line in lines.unwrap_or_else(|error| vec![format!("a mule has no queue of messages: {error}")]) {
+                for line in lines.unwrap_or_else(|error| vec![format!("no sockets for messages between processes: {error}")]) {
                     log_sink::line(&format!("reload: {line}"));
                 }
                 if let Err(error) = self.provision.prepare_span_socket() {

@@ -337,8 +337,6 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     python.gevent = draft.take::<GeventDraft>().complete(&served.applications, context);
     let development = draft.of::<DevelopingDraft>().complete(&shape.listeners, context);
     let counts = [shape.workers.processes, shape.workers.threads.most(), shape.listeners.len() as u32];
-    let services = services::complete(&mut draft, served.caches, served.preloaded, counts, context);
-    served.compiled.check(&services, &alarms, context);
     let spooler = draft.take::<SpoolerDraft>();
     let spooler_harakiri_ms = spooler.harakiri_ms;
     let spooling = spooler.complete(context);
@@ -347,6 +345,9 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     }
     helpers.extend(spooler::helpers(&spooling, spooler_harakiri_ms));
     helpers.extend(served.script);
+    let of_helpers = u32::try_from(helpers.len()).unwrap_or(u32::MAX);
+    let services = services::complete(&mut draft, served.caches, served.preloaded, counts, of_helpers, context);
+    served.compiled.check(&services, &alarms, context);
     python.module = interpreter::complete_module(draft.take::<PythonModuleDraft>().0, context.read);
     let settings = Settings {
         development,

@@ -116,6 +116,17 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_log_lost_lines_total", Counter, &["log"], of_logs, |log| log.lost),
     /// 1 if lines arrive at a log, 0 if they wait because it is out of reach.
     ("bolide_log_reachable", Gauge, &["log"], of_logs, |log| log.absence.is_none().into()),
+    /// Messages of channels: `published` ones, those that were `delivered` to the inbox of a process that listens, which count
+    /// for each process, and those that a process `missed` because its inbox was full.
+    ("bolide_publish_messages_total", Counter, &["result"], |facts, samples| {
+        if let Some(counts) = facts.snapshot.messages {
+            let by_result = [("published", counts.published), ("delivered", counts.delivered), ("missed", counts.missed)];
+            by_result.into_iter().for_each(|(result, count)| samples(&[result], count.into()));
+        }
+    }),
+    /// Processes that listen to channels.
+    ("bolide_publish_listeners", Gauge, &[],
+        |facts, samples| facts.snapshot.messages.iter().for_each(|counts| samples(&[], counts.listeners.into()))),
     /// Reads of a cache that processes share.
     ("bolide_cache_requests_total", Counter, &["cache", "result"], caches),
     /// Items in a cache.

@@ -16,14 +16,16 @@ use bolide_contract::sharing::AreaSource;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::topics::services::metrics::MetricsDraft;
-use crate::topics::services::sharing::{QueueDraft, SharingDraft};
+use crate::topics::services::sharing::{InboxesDraft, QueueDraft, SharingDraft};
 
-/// Completes the settings, with caches that are complete, for these numbers of workers, threads of a worker, and sockets.
+/// Completes the settings, with caches that are complete, for these numbers of workers, threads of a worker, and sockets, and for
+/// this number of helpers.
 pub fn complete(
     draft: &mut Draft,
     caches: Vec<SharedCache>,
     preloaded: Vec<PreloadedItem>,
     counts: [u32; 3],
+    helpers: u32,
     context: &mut Context,
 ) -> Services {
     let SharingDraft { locks, mut areas, python_areas } = draft.take();
@@ -40,6 +42,7 @@ pub fn complete(
         queue: draft.take::<QueueDraft>().complete(context),
         areas,
         metrics: draft.take::<MetricsDraft>().complete(counts, context),
+        inboxes: draft.take::<InboxesDraft>().complete(counts[0], helpers, context),
         distributed: draft.take(),
     }
 }

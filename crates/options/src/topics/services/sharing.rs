@@ -3,7 +3,7 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
-use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
+use bolide_contract::sharing::{Area, AreaSource, Inboxes, Queue, QueueStore};
 
 use crate::context::Context;
 use crate::draft::Draft;
@@ -64,6 +64,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// of uWSGI has a copy.
     /// Example: py-sharedarea = 1000
     list("py-sharedarea", Setting::By(add_python_area)).reach(Reach::Master),
+    /// Give the processes of the instance inboxes for messages, so that `bolide.publish` sends to all processes that listen to
+    /// a channel with `bolide.subscribe`. Each process that may listen costs two file descriptors in every process.
+    /// Example: publish = true
+    on("publish", Setting::By(set_publish)).reach(Reach::Master),
+    /// The size of each inbox of `publish` in bytes, including the kernel's overhead for each message. Messages that do not fit
+    /// are dropped, and the subscriptions that miss them are told their number. net.core.wmem_max limits the size.
+    /// Example: publish = true
+    ///          publish-inbox-size = 1048576
+    supported(
+        "publish-inbox-size",
+        set!(|draft, row, pair| {
+            let bytes = draft.bounded_usize(row, pair)?;
+            draft.of::<InboxesDraft>().bytes = Some((bytes, pair.location.clone()));
+        }),
+    )
+    .takes(within(131_072, 1_073_741_824, "bytes"), "212992")
+    .reach(Reach::Master),
     /// Give names to the numbers of the server and of the application, for `uwsgi.metric_get` and for `metrics` in the
     /// statistics. The master collects them each second. The options of metrics turn it on, too.
     /// Example: enable-metrics = true
@@ -132,6 +149,31 @@ impl QueueDraft {
         let sync_s = self.store_sync_s.unwrap_or(0);
         let store = self.store.map(|(path, _)| QueueStore { path: context.absolute(path), sync_s });
         Some(Queue { slots, block_bytes, store, origin: location.to_string() })
+    }
+}
+
+/// `publish`: a switch. Engines are refused with words, because those of other options take them.
+fn set_publish(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    if let Some(value) = pair.value.as_deref().filter(|value| value.contains("://")) {
+        let message = format!("`publish = {value}`: messages do not leave the instance, so there is no engine for them");
+        return Err(Diagnostic::error(Some(&pair.location), message).advise("write `publish = true`"));
+    }
+    draft.of::<InboxesDraft>().is_on = draft.switch(pair);
+    Ok(())
+}
+
+impl InboxesDraft {
+    /// The inboxes for these numbers of workers and helpers, if there are any.
+    pub fn complete(self, workers: u32, helpers: u32, context: &mut Context) -> Option<Inboxes> {
+        if self.is_on {
+            let count = Inboxes::count_for(workers, helpers);
+            return Some(Inboxes { count, bytes: self.bytes.map(|(bytes, _)| bytes) });
+        }
+        if let Some((_, location)) = self.bytes {
+            let message = "`publish-inbox-size` has no effect without `publish`";
+            context.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `publish = true` too"));
+        }
+        None
     }
 }
 
@@ -214,6 +256,13 @@ pub struct QueueDraft {
     pub block_bytes: Option<u64>,
     pub store: Option<(String, Location)>,
     pub store_sync_s: Option<u64>,
+}
+
+/// The options of inboxes so far.
+#[derive(Default)]
+pub struct InboxesDraft {
+    pub is_on: bool,
+    pub bytes: Option<(usize, Location)>,
 }
 
 /// Locks and memory areas so far. Paths are as written.
