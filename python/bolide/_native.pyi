@@ -147,6 +147,9 @@ def publish_message(channel: str, data: bytes | bytearray | str, only_own: bool)
     with `only_own`. RuntimeError: there are no inboxes. ValueError: a bound.
     """
 
+def finish_publishing() -> None:
+    """Wait until this process' messages have got to the server of ``publish``, for at most the time limits of its engine."""
+
 class Inbox:
     """This process' own inbox. RuntimeError: there are none, or all are taken."""
 
@@ -158,16 +161,19 @@ class Inbox:
         """Give the place back."""
 
     def listen(self, channel: str) -> int:
-        """Listen to the bit of this channel from now on. Return its number."""
+        """Listen to this channel from now on. Return the number of its bit."""
 
-    def ignore(self, channel: str) -> None:
-        """Listen to the bit of this channel no longer."""
+    def ignore(self, channel: str, frees_bit: bool) -> None:
+        """Listen to this channel no longer. With `frees_bit`, no other channel of its bit is listened to."""
 
     def take(self, most: int) -> list[tuple[str, bytes | str]]:
         """Take up to this many messages out, as `(channel, data)`. An empty list: there are none."""
 
     def missed(self, channel: str) -> int:
         """Return how many messages of this channel the inbox had no room for. Others of its group count too."""
+
+    def gaps(self) -> int:
+        """Return how often messages of other machines may be missing, because the connection to the engine was interrupted."""
 
     def missed_of_all(self) -> int:
         """Return how many messages the inbox had no room for, of all channels."""

@@ -175,6 +175,8 @@ def in_child():
         said = "the copy is closed" if next(mine, "ended") == "ended" else "the copy works"
         own = bolide.subscribe("child", timeout=60)
         publish("child", "x")
+        # Without exiting as Python does, it would not wait for its messages to other machines.
+        bolide._native.finish_publishing()
         os.write(writer, f"{said}, the child heard {next(own).data}".encode())
         own.close()
         os._exit(0)

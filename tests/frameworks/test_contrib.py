@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import socketio
+from support.redis_server import RedisServer
 from support.server import APPS
 from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import WebSocket
@@ -103,6 +104,49 @@ async def emit_to_all(server):
         both = [await heard[client].get() for _ in range(2)]
         assert sorted(both, key=str) == ["hello", {"bytes": b"\0\xff"}]
         await client.disconnect()
+
+
+@pytest.fixture
+def machines(serve):
+    """Two instances that share a server, as on two machines."""
+    redis = RedisServer()
+    lines = CONFIGURATION.replace("processes = 4", "processes = 1")
+    lines = lines.replace("publish = true", f"publish = engine={redis.url}?connect-ms=20000&answer-ms=20000")
+    yield redis, serve(lines), serve(lines)
+    redis.finish()
+
+
+def test_consumers_on_two_machines_share_a_group_and_send_to_each_others_channels(machines):
+    redis, here, there = machines
+    first, second = (WebSocket(server.connect(), "/ws/room").open() for server in (here, there))
+    first.read_message()
+    channel = second.read_message().split()[1]
+    # The channel of each process, that of flushes, and the group.
+    wait_until(lambda: sorted(redis.all_listeners().values()) == [1, 1, 2, 2], lambda: redis.all_listeners())
+    first.send_text("hello")
+    for socket in (first, second):
+        assert socket.read_message() == "hellob'\\x00'"
+    first.send_text(f"{channel} personal")
+    assert second.read_message() == "personalb'\\x00'"
+
+
+def test_an_emit_on_one_machine_reaches_the_clients_of_socket_io_on_another(machines):
+    redis, here, there = machines
+
+    async def emit():
+        first, second = socketio.AsyncClient(reconnection=False), socketio.AsyncClient(reconnection=False)
+        heard = asyncio.Queue()
+        second.on("said", heard.put)
+        for client, server in ((first, here), (second, there)):
+            await client.connect(server.url, transports=["websocket"])
+            await client.call("enter", "room")
+        wait_until(lambda: list(redis.all_listeners().values()) == [2], lambda: redis.all_listeners())
+        await first.emit("say", ("room", "hello"))
+        assert await heard.get() == "hello"
+        for client in (first, second):
+            await client.disconnect()
+
+    asyncio.run(asyncio.wait_for(emit(), TIMEOUT_SECONDS))
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,27 @@ class RedisServer:
             with connection.makefile("rb") as answer:
                 return answer.readline().decode().rstrip()
 
+    def listeners(self, channel):
+        """Return how many connections have subscribed to a channel."""
+        return int(re.search(r"^:(\d+)$", self._whole_answer(f"PUBSUB NUMSUB {channel}"), re.MULTILINE)[1])
+
+    def all_listeners(self):
+        """Return the same for each channel that has any."""
+        names = re.findall(r"^bolide:publish:.*$", self._whole_answer("PUBSUB CHANNELS"), re.MULTILINE)
+        return {name: self.listeners(name) for name in names}
+
     def calls(self, command):
         """Return how often the server has run a command since its start."""
+        found = re.search(rf"^cmdstat_{command}:calls=(\d+)", self._whole_answer("INFO commandstats"), re.MULTILINE)
+        return int(found[1]) if found else 0
+
+    def _whole_answer(self, command):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(TIMEOUT_SECONDS)
             connection.connect(str(self.socket))
-            connection.sendall(b"INFO commandstats\r\nQUIT\r\n")
+            connection.sendall(f"{command}\r\nQUIT\r\n".encode())
             with connection.makefile("rb") as answer:
-                found = re.search(rf"^cmdstat_{command}:calls=(\d+)", answer.read().decode(), re.MULTILINE)
-                return int(found[1]) if found else 0
+                return answer.read().decode().replace("\r\n", "\n")
 
     def wait_for_calls(self, command, more):
         """Wait until a command was run this many times from now on."""

@@ -34,12 +34,13 @@ pub enum Purpose {
     Jobs,
     Locks,
     Timers,
+    Messages,
 }
 
 impl Purpose {
     const fn keys(self) -> &'static [&'static str] {
         match self {
-            Purpose::Cache => &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix"],
+            Purpose::Cache | Purpose::Messages => &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix"],
             Purpose::Jobs => {
                 &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "directory", "queue", "hold-seconds"]
             }

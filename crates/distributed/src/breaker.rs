@@ -26,6 +26,12 @@ pub(crate) fn admit(row: &EngineRow, now_ms: u64, longest_ms: u64) -> bool {
     now_ms >= until && row.resting_until_ms.compare_exchange(until, now_ms + longest_ms, Relaxed, Relaxed).is_ok()
 }
 
+/// Milliseconds until a call may try the engine. `None`: it may now.
+pub(crate) fn rest_ms(row: &EngineRow, now_ms: u64) -> Option<u64> {
+    let left = row.resting_until_ms.load(Relaxed).saturating_sub(now_ms);
+    (row.away_since_ms.load(Relaxed) != 0 && left > 0).then_some(left)
+}
+
 /// A call was not sent.
 pub(crate) fn note_miss(row: &EngineRow, now_ms: u64, name: &str, reason: &str) -> Option<String> {
     row.failed.fetch_add(1, Relaxed);

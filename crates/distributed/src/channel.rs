@@ -3,7 +3,7 @@
 //! It does not know protocols. Sockets are non-blocking, and a wait is one poll.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -12,6 +12,16 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+
+/// What has ended the wait for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// A message, or the beginning of one, has come.
+    Bytes,
+    /// The caller's own descriptor is readable.
+    Bell,
+    Time,
+}
 
 enum Socket {
     Tcp(TcpStream),
@@ -63,6 +73,30 @@ impl Channel {
         matches!(poll(&mut polled, PollTimeout::ZERO), Ok(0))
     }
 
+    /// Waits until there may be something to read (`None`), until `bell` is readable, or until this moment.
+    pub fn wait_for_one(&self, bell: BorrowedFd<'_>, until: Instant) -> io::Result<Option<Waited>> {
+        let mut polled = [PollFd::new(self.descriptor(), PollFlags::POLLIN), PollFd::new(bell, PollFlags::POLLIN)];
+        loop {
+            match poll(&mut polled, time_until(until)) {
+                Err(Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(0) if until > Instant::now() => {}
+                Ok(0) => return Ok(Some(Waited::Time)),
+                Ok(_) if polled[1].any().unwrap_or(false) => return Ok(Some(Waited::Bell)),
+                Ok(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Ends the connection for all processes that have its descriptor.
+    pub fn shut_down(&self) {
+        // A peer that has closed it first has ended it.
+        let _ = match &self.socket {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         match &self.socket {
             Socket::Tcp(stream) => stream.as_fd(),
@@ -76,15 +110,22 @@ impl Channel {
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            // Rounded up, so that the last part of a millisecond is one wait and no busy loop.
-            let wait = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
-            match poll(&mut [PollFd::new(self.descriptor(), event)], wait) {
+            match poll(&mut [PollFd::new(self.descriptor(), event)], time_until(self.deadline)) {
                 Ok(0) | Err(Errno::EINTR) => continue,
                 Ok(_) => return Ok(()),
                 Err(error) => return Err(error.into()),
             }
         }
     }
+}
+
+/// Rounded up, so that the last part of a millisecond is one wait and no busy loop.
+pub fn time_until(moment: Instant) -> PollTimeout {
+    let left = moment.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return PollTimeout::ZERO;
+    }
+    PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }
 
 impl Read for Channel {

@@ -1,9 +1,11 @@
 //! One connection to an engine: the handshake, and a command with its answer, within TLS if the address asks for it.
 //!
-//! A call has one time limit for all of its parts, and an answer is bounded in bytes.
+//! A call has one time limit for all of its parts, and an answer is bounded in bytes. A connection that listens waits without a
+//! command, and its caller can end the wait.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,10 +16,12 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::address::{Address, Place};
-use crate::channel::Channel;
+use crate::channel::{Channel, Waited};
 use crate::fault::Fault;
 use crate::wire::{Command, Reader, Unread, Value};
 
+/// Bytes that are read at a time while nothing is expected.
+const PIECE_BYTES: usize = 16 << 10;
 /// Bytes of an answer to the handshake.
 const MAX_HANDSHAKE_BYTES: u64 = 64 << 10;
 
@@ -78,27 +82,73 @@ impl Connection {
 
     /// Returns whether another command can be sent: this process has made the connection, and the server has not closed it.
     pub fn is_usable(&self) -> bool {
-        let channel = match &self.stream {
-            Stream::Plain(channel) => channel,
-            Stream::Secure(secured) => secured.get_ref(),
-        };
-        self.made_by == std::process::id() && channel.is_quiet()
+        self.made_by == std::process::id() && self.stream.channel().is_quiet()
     }
 
     /// Sends a command and waits for its answer. After a fault the connection must not be used again.
     pub fn exchange(&mut self, command: &Command, deadline: Instant, answer_bytes_most: u64) -> Result<Value, Fault> {
-        let channel = match &mut self.stream {
-            Stream::Plain(channel) => channel,
-            Stream::Secure(secured) => secured.get_mut(),
-        };
-        channel.set_deadline(deadline);
-        let sent = self.stream.write_all(&command.packed()).and_then(|()| self.stream.flush());
-        sent.map_err(|error| Fault::of_io("room for the command", &error))?;
-        self.reader.read(&mut self.stream, answer_bytes_most).map_err(|unread| match unread {
+        self.send(&command.packed(), deadline)?;
+        self.receive(deadline, answer_bytes_most)
+    }
+
+    /// Sends commands that are packed already.
+    pub fn send(&mut self, packed: &[u8], deadline: Instant) -> Result<(), Fault> {
+        self.stream.channel_mut().set_deadline(deadline);
+        let sent = self.stream.write_all(packed).and_then(|()| self.stream.flush());
+        sent.map_err(|error| Fault::of_io("room for the command", &error))
+    }
+
+    /// Reads the next answer or message.
+    pub fn receive(&mut self, deadline: Instant, bytes_most: u64) -> Result<Value, Fault> {
+        self.stream.channel_mut().set_deadline(deadline);
+        self.reader.read(&mut self.stream, bytes_most).map_err(|unread| match unread {
             Unread::Source(error) => Fault::of_io("answer", &error),
             Unread::TooLarge => Fault::TooLarge,
             Unread::Malformed => Fault::Away("the answer is not of Redis' protocol".to_owned()),
         })
+    }
+
+    /// Waits until something comes that no command has asked for, until `bell` is readable, or until this moment. The bytes of a
+    /// TLS record need not contain any of the protocol, so each wait reads first.
+    pub fn wait(&mut self, bell: BorrowedFd<'_>, until: Instant) -> Result<Waited, Fault> {
+        let mut piece = [0; PIECE_BYTES];
+        while !self.reader.has_bytes() {
+            // A read that would wait fails immediately.
+            self.stream.channel_mut().set_deadline(Instant::now());
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(Fault::of_io("message", &io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => self.reader.give(&piece[..count]),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    let waited = self.stream.channel().wait_for_one(bell, until);
+                    if let Some(waited) = waited.map_err(|error| Fault::of_io("message", &error))? {
+                        return Ok(waited);
+                    }
+                }
+                Err(error) => return Err(Fault::of_io("message", &error)),
+            }
+        }
+        Ok(Waited::Bytes)
+    }
+
+    /// Ends the connection, also for a fork of this process that has inherited the descriptor.
+    pub fn end(self) {
+        self.stream.channel().shut_down();
+    }
+}
+
+impl Stream {
+    fn channel(&self) -> &Channel {
+        match self {
+            Stream::Plain(channel) => channel,
+            Stream::Secure(secured) => secured.get_ref(),
+        }
+    }
+
+    fn channel_mut(&mut self) -> &mut Channel {
+        match self {
+            Stream::Plain(channel) => channel,
+            Stream::Secure(secured) => secured.get_mut(),
+        }
     }
 }
 

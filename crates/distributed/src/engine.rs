@@ -11,7 +11,7 @@ use bolide_contract::clock;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 
 use crate::address::{Address, Place};
-use crate::breaker::{admit, note_answer, note_away, note_miss, note_refusal};
+use crate::breaker::{admit, note_answer, note_away, note_miss, note_refusal, rest_ms};
 use crate::connection::Connection;
 use crate::fault::Fault;
 use crate::wire::{Command, Value};
@@ -67,7 +67,48 @@ impl Engine {
             self.tell(note_miss(self.row, clock::now_ms(), &self.name, "it is not tried again yet"));
             return Err(Fault::Resting);
         }
-        let answer = self.attempt(command, answer_bytes.saturating_add(ANSWER_BYTES_BESIDE));
+        self.noted(self.attempt(command, answer_bytes.saturating_add(ANSWER_BYTES_BESIDE)))
+    }
+
+    /// Sends several commands together, each with a short answer. They have the time limit of one call together. Returns how many
+    /// of them the server has carried out.
+    pub(crate) fn call_all(&self, commands: &[Command]) -> Result<usize, Fault> {
+        let longest = self.address.connect + self.address.answer;
+        if !admit(self.row, clock::now_ms(), longest.as_millis() as u64) {
+            self.tell(note_miss(self.row, clock::now_ms(), &self.name, "it is not tried again yet"));
+            return Err(Fault::Resting);
+        }
+        let (done, refusal) = self.noted(self.attempt_all(commands))?;
+        if let Some(refusal) = refusal {
+            // Only the outcome's words are for the log: the others were carried out.
+            let _: Result<(), Fault> = self.noted(Err(Fault::Refused(refusal)));
+        }
+        Ok(done)
+    }
+
+    /// Opens a connection for messages of channels. `Resting`: it is too early, or another process tries it.
+    pub(crate) fn open(&self) -> Result<Connection, Fault> {
+        let longest = self.address.connect + self.address.answer;
+        if self.rest().is_some() || !admit(self.row, clock::now_ms(), longest.as_millis() as u64) {
+            return Err(Fault::Resting);
+        }
+        self.noted(self.new_connection())
+    }
+
+    /// How long no call is sent, because the server is away. `None`: a call may be sent.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        rest_ms(self.row, clock::now_ms()).map(Duration::from_millis)
+    }
+
+    /// Words of the server that refuse something outside of a call.
+    pub(crate) fn note_refusal_of(&self, words: String) -> Fault {
+        let fault = Fault::Refused(words).cleaned(self.address.password.as_deref());
+        self.tell(note_refusal(self.row, clock::now_ms(), &self.name, &fault.to_string()));
+        fault
+    }
+
+    /// Tells what the outcome of a call says of the server.
+    fn noted<T>(&self, answer: Result<T, Fault>) -> Result<T, Fault> {
         let answer = answer.map_err(|fault| fault.cleaned(self.address.password.as_deref()));
         let now_ms = clock::now_ms();
         match &answer {
@@ -106,7 +147,7 @@ impl Engine {
         let deadline = Instant::now() + self.address.answer;
         match connection.exchange(command, deadline, answer_bytes_most)? {
             // The server says that it can't serve now. A host that leads to another server is resolved again.
-            Value::Error(error) if NOT_SERVING.iter().any(|kind| error.starts_with(kind)) => {
+            Value::Error(error) if is_absence(&error) => {
                 self.doubt_host();
                 Err(Fault::Away(error))
             }
@@ -121,6 +162,27 @@ impl Engine {
         }
     }
 
+    /// Returns how many commands were carried out, and the words of the first one that was not.
+    fn attempt_all(&self, commands: &[Command]) -> Result<(usize, Option<String>), Fault> {
+        let mut connection = self.connection()?;
+        let deadline = Instant::now() + self.address.answer;
+        let packed: Vec<u8> = commands.iter().flat_map(Command::packed).collect();
+        connection.send(&packed, deadline)?;
+        let (mut done, mut refusal) = (0, None);
+        for _ in commands {
+            match connection.receive(deadline, ANSWER_BYTES_BESIDE)? {
+                Value::Error(error) if is_absence(&error) => {
+                    self.doubt_host();
+                    return Err(Fault::Away(error));
+                }
+                Value::Error(error) => refusal = refusal.or(Some(error)),
+                _ => done += 1,
+            }
+        }
+        self.keep(connection);
+        Ok((done, refusal))
+    }
+
     /// A connection that waited, or a new one. Those that a fork has inherited are closed here, which the parent's ends survive.
     fn connection(&self) -> Result<Connection, Fault> {
         let mut idle = self.idle.try_lock().ok();
@@ -130,6 +192,10 @@ impl Engine {
             }
         }
         drop(idle);
+        self.new_connection()
+    }
+
+    fn new_connection(&self) -> Result<Connection, Fault> {
         let addresses = self.host_addresses()?;
         let made = Connection::open(&self.address, &addresses, Instant::now() + self.address.connect);
         if made.is_err() {
@@ -185,6 +251,10 @@ impl Engine {
             (self.report)(&line);
         }
     }
+}
+
+fn is_absence(error: &str) -> bool {
+    NOT_SERVING.iter().any(|kind| error.starts_with(kind))
 }
 
 /// A script for the server, and its values.

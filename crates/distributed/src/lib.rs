@@ -1,4 +1,5 @@
-//! A cache, leases, a queue of jobs and timers that the instances of several machines share, on a Redis or Valkey server.
+//! A cache, leases, a queue of jobs, timers and messages that the instances of several machines share, on a Redis or Valkey
+//! server.
 //!
 //! The network hears plain Redis commands and scripts for the server (`EVAL`) alone. Each call has a time limit, and while the
 //! server is away, calls fail immediately. This crate must not know Python, the files of a spooler, or who logs: it hands its
@@ -13,6 +14,8 @@ mod engine;
 mod fault;
 mod jobs;
 mod lease;
+mod publication;
+mod subscriber;
 mod timer;
 pub mod wire;
 
@@ -22,4 +25,6 @@ pub use engine::Engine;
 pub use fault::Fault;
 pub use jobs::{Counts, FailedJob, JobQueue, NewJob, ReservedJob};
 pub use lease::{Lease, Leases};
+pub use publication::{PublishedMessage, Publisher, new_origin};
+pub use subscriber::{Received, Subscriber, WantedChannels};
 pub use timer::{Claim, Firing, UniqueTimer};

@@ -82,6 +82,16 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Adds bytes that the caller has read itself.
+    pub fn give(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Returns whether bytes have come that no value has used yet.
+    pub fn has_bytes(&self) -> bool {
+        self.at < self.buffer.len()
+    }
+
     /// Reads a value of at most `bytes_most` bytes. After an error nothing more can be read.
     pub fn read(&mut self, source: &mut impl Read, bytes_most: u64) -> Result<Value, Unread> {
         let mut reading = Reading { reader: self, source, left: bytes_most };

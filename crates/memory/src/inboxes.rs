@@ -7,6 +7,9 @@
 //! that dies leaves nothing half done: its place is free as soon as its pid is gone from it. The next holder clears the bits and
 //! empties the inbox.
 //!
+//! Messages to instances of other machines carry the number of this memory, so that its processes, which have them already, drop
+//! them when they come back.
+//!
 //! The prototype releases the place of a process that has exited. If it was killed with its children, the next prototype does.
 //! The application's processes do everything else, and the master reads the numbers. None of them trusts what another one has
 //! written: any bits are valid.
@@ -20,7 +23,7 @@ use bolide_contract::sharing::Inboxes;
 use crate::mapping::{Identity, Mapping, fingerprint};
 
 /// The version of the layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Bits of a process for the channels that it listens to.
 pub const CHANNEL_BITS: usize = 65_536;
 /// The words of these bits.
@@ -72,14 +75,46 @@ pub struct InboxTotals {
     pub missed: u64,
     /// Processes that listen.
     pub listeners: u64,
+    /// Messages that the server of `publish` with `engine` has taken, and those that it has not.
+    pub sent: u64,
+    pub unsent: u64,
+    /// Messages of other instances, each for every process that has received it.
+    pub received: u64,
+    /// How often a process has lost its connection to that server.
+    pub interruptions: u64,
 }
+
+/// A line of the log that all processes together write at most once in a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SharedLine {
+    Unsent,
+    Interrupted,
+    Foreign,
+}
+
+/// Milliseconds between two lines of a kind.
+const LINE_MS: u64 = 60_000;
 
 #[repr(C)]
 struct InboxCounters {
     published: AtomicU64,
     delivered: AtomicU64,
     missed: AtomicU64,
-    spare: [AtomicU64; 5],
+    /// The number of this memory among those of other machines; 0 until a process needs it.
+    origin: AtomicU64,
+    sent: AtomicU64,
+    unsent: AtomicU64,
+    received: AtomicU64,
+    interruptions: AtomicU64,
+    lines: [SharedLineTurn; 3],
+    spare: [AtomicU64; 2],
+}
+
+/// When the log had its last line of a kind, and what was not reported since.
+#[repr(C)]
+struct SharedLineTurn {
+    at_ms: AtomicU64,
+    unreported: AtomicU64,
 }
 
 /// The place of a process that listens.
@@ -197,6 +232,49 @@ impl InboxTable<'_> {
         self.head.published.fetch_add(1, Relaxed);
     }
 
+    /// The number of this instance, which messages to other machines carry. `None`: no process has chosen it yet.
+    pub fn origin(&self) -> Option<u64> {
+        Some(self.head.origin.load(Acquire)).filter(|origin| *origin != 0)
+    }
+
+    /// Chooses the number, which is not 0. Returns that of another process if it was first.
+    pub fn choose_origin(&self, random: u64) -> u64 {
+        match self.head.origin.compare_exchange(0, random, AcqRel, Acquire) {
+            Ok(_) => random,
+            Err(chosen) => chosen,
+        }
+    }
+
+    /// The server of `publish` with `engine` has taken messages.
+    pub fn note_sent(&self, count: u64) {
+        self.head.sent.fetch_add(count, Relaxed);
+    }
+
+    /// Messages did not reach that server.
+    pub fn note_unsent(&self, count: u64) {
+        self.head.unsent.fetch_add(count, Relaxed);
+    }
+
+    /// A message of another instance has come.
+    pub fn note_received(&self) {
+        self.head.received.fetch_add(1, Relaxed);
+    }
+
+    /// A process has lost its connection to that server.
+    pub fn note_interruption(&self) {
+        self.head.interruptions.fetch_add(1, Relaxed);
+    }
+
+    /// Counts what a line of the log reports. Returns the number since the last line if one is due, which the caller writes.
+    pub fn take_line(&self, line: SharedLine, count: u64, now_ms: u64) -> Option<u64> {
+        let turn = self.head.lines.get(line as usize)?;
+        turn.unreported.fetch_add(count, Relaxed);
+        let last = turn.at_ms.load(Relaxed);
+        let is_due = last == 0 || now_ms.saturating_sub(last) >= LINE_MS;
+        let is_taken = is_due && turn.at_ms.compare_exchange(last, now_ms.max(1), Relaxed, Relaxed).is_ok();
+        is_taken.then(|| turn.unreported.swap(0, Relaxed))
+    }
+
     /// A message is in the inbox of this number.
     pub fn note_put(&self, number: usize, with_file: bool) {
         self.head.delivered.fetch_add(1, Relaxed);
@@ -259,6 +337,10 @@ impl InboxTable<'_> {
             delivered: self.head.delivered.load(Relaxed),
             missed: self.head.missed.load(Relaxed),
             listeners: self.holders().count() as u64,
+            sent: self.head.sent.load(Relaxed),
+            unsent: self.head.unsent.load(Relaxed),
+            received: self.head.received.load(Relaxed),
+            interruptions: self.head.interruptions.load(Relaxed),
         }
     }
 
@@ -334,6 +416,18 @@ mod tests {
         assert_eq!(other.map(|bit| table.missed(number, bit)), Some(0));
         table.note_file_taken(number);
         assert_eq!(table.files(number), 0, "a file that was taken before it was counted");
+    }
+
+    #[test]
+    fn all_processes_have_one_origin_and_write_a_line_once_a_minute() {
+        let mapping = mapping(1);
+        let (table, other) = (of(&mapping), of(&mapping));
+        assert_eq!(table.origin(), None);
+        assert_eq!((table.choose_origin(7), other.choose_origin(8), other.origin()), (7, 7, Some(7)));
+        assert_eq!(table.take_line(SharedLine::Unsent, 3, 1_000), Some(3));
+        assert_eq!(other.take_line(SharedLine::Unsent, 4, 1_000 + LINE_MS - 1), None);
+        assert_eq!(other.take_line(SharedLine::Foreign, 1, 2_000), Some(1));
+        assert_eq!(table.take_line(SharedLine::Unsent, 5, 1_000 + LINE_MS), Some(9));
     }
 
     #[test]

@@ -199,6 +199,13 @@ fn write_services(answer: &Value, said: &mut String) {
             count => format!("{count} processes listen"),
         };
         let _ = writeln!(said, "publish: {}, {delivered} delivered, {missed} missed, {listeners}", counted(published, "message"));
+        if let Some(remote) = publish["remote"].as_object() {
+            let [sent, unsent, received, interruptions] =
+                ["sent", "unsent", "received", "interruptions"].map(|key| remote[key].as_u64().unwrap_or(0));
+            let interruptions = counted(interruptions, "interruption");
+            let _ =
+                writeln!(said, "publish to other machines: {sent} sent, {unsent} unsent, {received} received, {interruptions}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ pub fn value(row: &OptionRow) -> String {
     };
     let kind = match row.value {
         Value::Switch => "on, unless it is `false`, `off`, `no` or `0`".to_owned(),
+        Value::SwitchOr(form) => format!("on, unless it is `false`, `off`, `no` or `0`, or {form}"),
         Value::Number { least, most, unit } => bounds(least, most, unit),
         Value::NumberOrAuto { least, most, unit } => format!("{}, or `auto`", bounds(least, most, unit)),
         Value::Decimal { most, unit } => format!("{}, decimals allowed", bounds(0, most, unit)),
@@ -23,7 +24,8 @@ pub fn value(row: &OptionRow) -> String {
         Value::Form(form) => form.to_owned(),
         Value::Special => "as in uWSGI".to_owned(),
     };
-    let notes = match (row.is_several, row.argument == Argument::Optional) {
+    let is_optional = row.argument == Argument::Optional && !matches!(row.value, Value::SwitchOr(_));
+    let notes = match (row.is_several, is_optional) {
         (true, true) => " (repeatable, optional)",
         (true, false) => " (repeatable)",
         (false, true) => " (optional)",
@@ -36,6 +38,7 @@ pub fn value(row: &OptionRow) -> String {
 pub fn placeholder(row: &OptionRow) -> String {
     match row.value {
         Value::Switch => "BOOL".to_owned(),
+        Value::SwitchOr(_) => "BOOL|TEXT".to_owned(),
         Value::Number { unit, .. } | Value::Decimal { unit, .. } => counted(unit).to_owned(),
         Value::NumberOrAuto { unit, .. } => format!("{}|auto", counted(unit)),
         Value::OneOf(words) => {

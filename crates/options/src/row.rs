@@ -25,6 +25,8 @@ pub enum Argument {
 pub enum Value {
     /// On unless `false`, `off`, `no` or `0`.
     Switch,
+    /// A switch, or another form, which the option's setter parses, in words.
+    SwitchOr(&'static str),
     /// A whole number; `unit` is what it counts.
     Number {
         least: i64,

@@ -191,7 +191,7 @@ pub fn fits(row: &OptionRow, pair: &Pair) -> bool {
         Value::NumberOrAuto { .. } => bolide_configuration::values::number(text).whole || text.eq_ignore_ascii_case("auto"),
         Value::Decimal { .. } => bolide_configuration::values::decimal(text).whole,
         Value::OneOf(words) => words.iter().any(|word| text.eq_ignore_ascii_case(word)),
-        Value::Text | Value::Path | Value::Address | Value::List | Value::Form(_) | Value::Special => true,
+        Value::Text | Value::Path | Value::Address | Value::List | Value::SwitchOr(_) | Value::Form(_) | Value::Special => true,
     }
 }
 

@@ -57,6 +57,21 @@ pub struct MessageCounts {
     pub missed: u64,
     /// Processes that listen at present.
     pub listeners: u64,
+    /// What has become of them at the server of `publish` with `engine`. `None` without one.
+    pub remote: Option<RemoteMessageCounts>,
+}
+
+/// Messages between instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteMessageCounts {
+    /// The server has taken them.
+    pub sent: u64,
+    /// They did not reach the server.
+    pub unsent: u64,
+    /// Messages of other instances: each for every process that has received it.
+    pub received: u64,
+    /// How often a process has lost its connection.
+    pub interruptions: u64,
 }
 
 /// What has become of the spans of requests.

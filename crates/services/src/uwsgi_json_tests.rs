@@ -5,7 +5,7 @@ use bolide_scoreboard::{ApplicationWork, Work};
 
 use super::*;
 use crate::reloads::ReloadCause;
-use crate::statistics::{LogFacts, MessageCounts, Metric, SocketFacts, SpanCounts};
+use crate::statistics::{LogFacts, MessageCounts, Metric, RemoteMessageCounts, SocketFacts, SpanCounts};
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
@@ -31,7 +31,13 @@ pub fn snapshot() -> Snapshot {
     };
     Snapshot {
         spans: Some(SpanCounts { exported: 7, failed: 1, dropped: 2 }),
-        messages: Some(MessageCounts { published: 10, delivered: 39, missed: 1, listeners: 4 }),
+        messages: Some(MessageCounts {
+            published: 10,
+            delivered: 39,
+            missed: 1,
+            listeners: 4,
+            remote: Some(RemoteMessageCounts::default()),
+        }),
         version: "1.2.3".to_owned(),
         pid: 40,
         uid: 1000,

@@ -6,6 +6,7 @@ fills and empties (``_native.Inbox``). Must not know requests. Processes that ha
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from types import TracebackType
@@ -28,11 +29,14 @@ class Message(NamedTuple):
 class Missed(Exception):
     """Messages of a subscription were dropped, because it was too slow, or its process was.
 
-    ``count`` is their number since the last time. The subscription goes on, with the oldest message that is left.
+    ``count`` is their number since the last time. If it is 0, the process was without its connection to the server of
+    ``publish``, and other machines may have sent messages in the meantime. The subscription goes on, with the
+    oldest message that is left.
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"{count} messages were missed: the listener was too slow")
+        slow = f"{count} messages were missed: the listener was too slow"
+        super().__init__(slow if count else "messages of other machines may be missing: the connection was interrupted")
         self.count = count
 
 
@@ -123,10 +127,12 @@ class Subscription:
 
 
 def publish(channel: str, data: bytes | str) -> int:
-    """Send a message to every process of the instance that listens to a channel, this one included. Never waits.
+    """Send a message to every process that listens to a channel, this one included. Never waits.
 
-    Return the number of processes that get it. `channel` has up to 255 bytes, and `data` up to 16 MiB. RuntimeError: the option
-    ``publish`` is not set, or there is no server.
+    With ``publish = engine=…`` it also goes to the instances of other machines, by way of a queue of this process. Return the
+    number of processes of this instance that get it. `channel` has up to 255 bytes, and `data` up to 16 MiB.
+
+    RuntimeError: the option ``publish`` is not set, or there is no server.
     """
     if isinstance(data, memoryview):
         data = data.tobytes()
@@ -168,3 +174,5 @@ def begin_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=begin_in_child)
+# Messages for other machines that still wait.
+atexit.register(_native.finish_publishing)

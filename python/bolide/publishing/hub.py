@@ -45,6 +45,8 @@ class Hub:
         #: What the inbox had missed of each channel, and in all, when this was looked at last.
         self.missed = {}
         self.missed_of_all = 0
+        #: How often messages of other machines may have been missing when this was looked at last.
+        self.gaps = 0
         self.count = 0
         #: Event loops that read the inbox: how many mailboxes count on each. gevent's hubs are among them.
         self.loops = {}
@@ -69,6 +71,7 @@ class Hub:
             if self.inbox is None:
                 self.inbox = self.native.Inbox()
                 self.missed_of_all = self.inbox.missed_of_all()
+                self.gaps = self.inbox.gaps()
             self.count += 1
         try:
             self.add(box, channels)
@@ -155,9 +158,9 @@ class Hub:
         if not listeners:
             del self.boxes[channel], self.missed[channel]
             self.bits[bit] -= 1
+            self.inbox.ignore(channel, not self.bits[bit])
             if not self.bits[bit]:
                 del self.bits[bit]
-                self.inbox.ignore(channel)
 
     def abandon(self):
         """The process is a fork of the one that had this hub. Another thread may have held the lock."""
@@ -198,7 +201,14 @@ class Hub:
         return len(taken) == MAX_TAKEN
 
     def count_missed(self, inbox, woken):
-        """The inbox is empty: look at what it had no room for."""
+        """The inbox is empty: look at what it had no room for, and whether messages of other machines may be missing."""
+        gaps = inbox.gaps()
+        if gaps != self.gaps:
+            self.gaps = gaps
+            for _, listeners in self.boxes.values():
+                for box in listeners:
+                    box.interrupt()
+                woken.update(listeners)
         of_all = inbox.missed_of_all()
         if of_all == self.missed_of_all:
             return

@@ -14,7 +14,19 @@ MAX_BYTES = 32 << 20
 class Mailbox:
     """The queue of a subscription."""
 
-    __slots__ = ("bytes", "channels", "is_closed", "loop", "messages", "missed", "missed_in_all", "most", "stays", "waiter")
+    __slots__ = (
+        "bytes",
+        "channels",
+        "is_closed",
+        "is_interrupted",
+        "loop",
+        "messages",
+        "missed",
+        "missed_in_all",
+        "most",
+        "stays",
+        "waiter",
+    )
 
     #: What waiting returns when the subscription is over.
     ENDED = object()
@@ -27,6 +39,8 @@ class Mailbox:
         #: Messages that were dropped since the subscription was told.
         self.missed = 0
         self.missed_in_all = 0
+        #: Messages of other machines may be missing, whose number is unknown. The subscription was not told yet.
+        self.is_interrupted = False
         self.is_closed = False
         #: A thread or a greenlet goes on to wait while its worker drains, because it serves the connections that are left.
         self.stays = False
@@ -46,10 +60,17 @@ class Mailbox:
         self.missed += count
         self.missed_in_all += count
 
+    def interrupt(self):
+        """Messages of other machines may be missing."""
+        self.is_interrupted = True
+
     def take(self):
-        """Return a message, the number of those that are missing before it, ENDED, or None if there is nothing yet."""
-        if self.missed:
-            missed, self.missed = self.missed, 0
+        """Return a message, the number of those that are missing before it, ENDED, or None if there is nothing yet.
+
+        The number is 0 if messages of other machines may be missing.
+        """
+        if self.missed or self.is_interrupted:
+            missed, self.missed, self.is_interrupted = self.missed, 0, False
             return missed
         if self.messages:
             message = self.messages.popleft()

@@ -57,7 +57,6 @@ pub fn attach(settings: &Distributed, rows: &'static [EngineRow]) -> Result<(), 
 }
 
 /// The engine of this number in the settings.
-#[allow(dead_code)]
 pub fn engine(number: usize) -> Option<&'static Engine> {
     ENGINES.get()?.get(number)
 }

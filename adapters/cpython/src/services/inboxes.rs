@@ -2,95 +2,53 @@
 //! that listen, and takes them out of this process' own. It does not know about subscriptions. Every process that loads the
 //! application may publish; workers and helpers listen.
 //!
-//! A process that does not listen has no inbox: it takes a place in the table with its first subscription. No publisher waits
-//! for a slow listener, whose missed messages are counted in the table.
+//! A process that does not listen has no inbox: it takes a place in the table with its first subscription.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use bolide_memory::inboxes::{ChannelBit, InboxTable};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyString};
 
-use super::attachment::attached;
 use super::inbox_packets::{
     MAX_CHANNEL_BYTES, MAX_INLINE_BYTES, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, Outgoing, Put, Taken, take, wake,
 };
+pub use super::inbox_places::note_end;
+use super::inbox_places::{is_gone, miss, own, put, set_own, sockets, table};
+use super::remote_channels::RemoteListener;
+use super::{inbox_places, remote_channels};
 use crate::messages::in_poll_time;
-
-/// Memory files that wait in an inbox and in all inboxes, about: publishers look before they put one in. Each has up to
-/// [`MAX_MESSAGE_BYTES`], and is a descriptor in flight. The kernel allows a user as many of these as a process may have files
-/// open (unix(7)), usually 1024, and connections that move and orders of the master need some of them.
-const MAX_FILES_IN_INBOX: u64 = 16;
-const MAX_FILES_IN_FLIGHT: u64 = 128;
-
-/// The ends of each inbox, in the order of the table: to put into, and to take from. The master keeps copies of both.
-static SOCKETS: OnceLock<Vec<[RawFd; 2]>> = OnceLock::new();
-
-/// The number of this process' inbox plus 1, and the pid that holds it: a child that the application forks has none.
-static OWN: AtomicU64 = AtomicU64::new(0);
 
 /// This worker drains or stops.
 static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// Keeps the sockets of the inboxes. The prototype calls it once, and its children inherit them.
+/// Keeps what this process needs for messages. The prototype calls it once, after the services.
 pub fn attach(boot: &Boot) {
-    let names = boot.settings.services.inboxes.iter().flat_map(|inboxes| inboxes.queue_names());
-    let sockets = names.map_while(|name| {
-        let files = boot.message_queues.iter().find(|files| files.name == name)?;
-        Some([files.put, files.take])
-    });
-    SOCKETS.get_or_init(|| sockets.collect());
-    // Processes whose prototype was killed with them.
-    if let Some(table) = table() {
-        (0..table.count()).for_each(|number| table.release_if_gone(number, is_gone));
-    }
-}
-
-fn is_gone(pid: u32) -> bool {
-    kill(Pid::from_raw(pid.cast_signed()), None) == Err(Errno::ESRCH)
-}
-
-/// A process of this prototype has exited, and listens no longer.
-pub fn note_end(pid: u32) {
-    if let Some(table) = table() {
-        table.release(pid);
-    }
+    inbox_places::attach(boot);
+    remote_channels::attach(boot.settings.services.distributed.publish_engine);
 }
 
 /// The worker drains or stops: threads that wait for messages look up. Any thread may call it.
 pub fn note_leaving() {
     IS_LEAVING.store(true, Relaxed);
-    if let Some([put, _]) = own().and_then(|number| SOCKETS.get()?.get(number)) {
+    if let Some([put, _]) = own().and_then(|number| sockets()?.get(number)) {
         wake(*put);
     }
 }
 
-fn table() -> Option<&'static InboxTable<'static>> {
-    attached()?.inboxes.as_ref()
-}
-
-/// The number of this process' inbox.
-fn own() -> Option<usize> {
-    let own = OWN.load(Relaxed);
-    let number = (own & 0xffff_ffff).checked_sub(1)?;
-    ((own >> 32) == u64::from(std::process::id())).then_some(number as usize)
-}
-
 fn inboxes(function: &str) -> PyResult<(&'static InboxTable<'static>, &'static [[RawFd; 2]])> {
-    let Some((table, sockets)) = table().zip(SOCKETS.get()) else {
+    let Some((table, sockets)) = table().zip(sockets()) else {
         return Err(PyRuntimeError::new_err(format!(
             "bolide.{function}() needs a server with the option `publish`: write `publish = true` into its configuration"
         )));
@@ -98,7 +56,7 @@ fn inboxes(function: &str) -> PyResult<(&'static InboxTable<'static>, &'static [
     if sockets.len() != table.count() {
         return Err(PyRuntimeError::new_err(format!("bolide.{function}() has no sockets: the log of the server says why")));
     }
-    Ok((table, sockets.as_slice()))
+    Ok((table, sockets))
 }
 
 fn checked(channel: &str) -> PyResult<ChannelBit> {
@@ -153,7 +111,7 @@ fn publish(py: Python<'_>, table: &InboxTable<'_>, sockets: &[[RawFd; 2]], messa
     let (mut reached, mut own_is_full) = (0, false);
     let own = own();
     for number in table.listeners(message.bit).filter(|number| !message.only_own || Some(*number) == own) {
-        let Some([put, _]) = sockets.get(number) else { continue };
+        let Some([inbox, _]) = sockets.get(number) else { continue };
         let outgoing = match &mut outgoing {
             Some(outgoing) => outgoing,
             // There is no memory file for a message without listeners. Other threads run while a long one is copied.
@@ -162,21 +120,37 @@ fn publish(py: Python<'_>, table: &InboxTable<'_>, sockets: &[[RawFd; 2]], messa
             }
             None => outgoing.insert(Outgoing::new(message.channel.as_bytes(), message.data, message.is_text)?),
         };
-        let has_room =
-            !outgoing.has_file() || table.files(number) < MAX_FILES_IN_INBOX && table.files_of_all() < MAX_FILES_IN_FLIGHT;
-        if has_room && outgoing.put(*put)? == Put::Done {
-            table.note_put(number, outgoing.has_file());
+        if put(table, number, *inbox, outgoing)? == Put::Done {
             reached += 1;
         } else if Some(number) == own && !message.only_own {
             own_is_full = true;
         } else {
-            table.note_missed(number, message.bit);
-            table.release_if_gone(number, is_gone);
-            // Its reader may have emptied the inbox in the meantime, and would not look at the counter before the next message.
-            wake(*put);
+            miss(table, number, *inbox, message.bit);
         }
     }
+    if remote_channels::is_used() && !message.only_own {
+        publish_to_others(py, message)?;
+    }
     Ok((reached, own_is_full))
+}
+
+/// Sends a message to the instances of other machines.
+fn publish_to_others(py: Python<'_>, message: &Publication<'_>) -> PyResult<()> {
+    let pack = || remote_channels::packed(message.channel, message.data, message.is_text);
+    // Other threads run while a long message is copied.
+    let packed = if message.data.len() > MAX_INLINE_BYTES { py.detach(pack) } else { pack() };
+    if let Some(packed) = packed.map_err(PyRuntimeError::new_err)? {
+        remote_channels::send(packed);
+    }
+    Ok(())
+}
+
+/// Waits until the messages of this process have got to the server of `publish`, for at most the time limits of its engine.
+#[pyfunction]
+fn finish_publishing(py: Python<'_>) {
+    if let Some(sender) = remote_channels::own_sender() {
+        py.detach(|| sender.finish());
+    }
 }
 
 /// This process' own inbox.
@@ -186,6 +160,8 @@ pub struct Inbox {
     pid: u32,
     sockets: [RawFd; 2],
     buffer: Mutex<Vec<u8>>,
+    /// Listens to other machines, from the first channel on.
+    remote: Mutex<Option<RemoteListener>>,
 }
 
 #[pymethods]
@@ -199,10 +175,10 @@ impl Inbox {
             PyRuntimeError::new_err(format!("all {} inboxes are taken: other processes of this instance listen", table.count()))
         })?;
         let sockets = *sockets.get(number).ok_or_else(|| PyRuntimeError::new_err("the inbox has no socket"))?;
-        let inbox = Inbox { number, pid, sockets, buffer: Mutex::new(vec![0; MAX_PACKET_BYTES]) };
+        let inbox = Inbox { number, pid, sockets, buffer: Mutex::new(vec![0; MAX_PACKET_BYTES]), remote: Mutex::new(None) };
         // What publishers have sent to the last holder.
         while !matches!(take(sockets[1], &mut inbox.buffer())?, Taken::Nothing) {}
-        OWN.store(u64::from(pid) << 32 | (number as u64 + 1), Relaxed);
+        set_own(Some(number));
         Ok(inbox)
     }
 
@@ -214,25 +190,36 @@ impl Inbox {
     /// Gives the place back.
     fn close(&self) {
         if let Some(table) = self.own_table() {
-            OWN.store(0, Relaxed);
+            if let Some(remote) = self.remote().take() {
+                remote.end();
+            }
+            set_own(None);
             table.release(self.pid);
         }
     }
 
-    /// Listens to the bit of this channel from now on.
+    /// Listens to this channel from now on. Returns the number of its bit.
     fn listen(&self, channel: &str) -> PyResult<u16> {
         let bit = checked(channel)?;
         if let Some(table) = self.own_table() {
+            if remote_channels::is_used() {
+                self.listen_to_others(channel)?;
+            }
             table.listen(self.number, bit, true);
         }
         Ok(bit.number())
     }
 
-    /// No longer listens to the bit of this channel.
-    fn ignore(&self, channel: &str) -> PyResult<()> {
+    /// No longer listens to this channel. With `frees_bit`, no other channel of its bit is listened to.
+    fn ignore(&self, channel: &str, frees_bit: bool) -> PyResult<()> {
         let bit = checked(channel)?;
         if let Some(table) = self.own_table() {
-            table.listen(self.number, bit, false);
+            if let Some(remote) = &*self.remote() {
+                remote.ignore(channel);
+            }
+            if frees_bit {
+                table.listen(self.number, bit, false);
+            }
         }
         Ok(())
     }
@@ -264,6 +251,11 @@ impl Inbox {
             list.push((name.to_owned(), data));
         }
         Ok(list)
+    }
+
+    /// How often messages of other machines may be missing, because the connection to the engine was interrupted.
+    fn gaps(&self) -> u64 {
+        remote_channels::gaps()
     }
 
     /// How many messages the inbox had no room for, of all channels.
@@ -308,6 +300,21 @@ impl Inbox {
         table().filter(|_| own() == Some(self.number))
     }
 
+    fn listen_to_others(&self, channel: &str) -> PyResult<()> {
+        let mut remote = self.remote();
+        if remote.is_none() {
+            *remote = RemoteListener::start(self.number, self.sockets[0]).map_err(PyRuntimeError::new_err)?;
+        }
+        if let Some(remote) = &*remote {
+            remote.listen(channel);
+        }
+        Ok(())
+    }
+
+    fn remote(&self) -> std::sync::MutexGuard<'_, Option<RemoteListener>> {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn buffer(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -346,5 +353,6 @@ fn content<'py>(py: Python<'py>, file: &File, is_text: bool) -> PyResult<Option<
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Inbox>()?;
+    module.add_function(wrap_pyfunction!(finish_publishing, module)?)?;
     module.add_function(wrap_pyfunction!(publish_message, module)?)
 }

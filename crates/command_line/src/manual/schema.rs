@@ -99,7 +99,7 @@ fn scalars(row: &OptionRow) -> Vec<Json> {
             vec![json!({ "type": "number", "minimum": 0, "maximum": most }), text(r"^\s*(?:[0-9]+\.?[0-9]*|\.[0-9]+)\s*$")]
         }
         Value::OneOf(words) => vec![json!({ "enum": words }), text("^$"), json!({ "type": ["number", "boolean"] })],
-        Value::Text | Value::Path | Value::Address | Value::List | Value::Form(_) | Value::Special => {
+        Value::Text | Value::Path | Value::Address | Value::List | Value::SwitchOr(_) | Value::Form(_) | Value::Special => {
             return vec![json!({ "type": ["string", "number", "boolean"] })];
         }
     };

@@ -15,6 +15,8 @@ pub struct Distributed {
     pub lock_engine: Option<usize>,
     /// `timer-engine`: timers and cron times fire once for all instances of this engine.
     pub timer_engine: Option<usize>,
+    /// `publish` with `engine`: messages of channels reach all instances of this engine.
+    pub publish_engine: Option<usize>,
 }
 
 /// A cache that an engine keeps.

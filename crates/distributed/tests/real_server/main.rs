@@ -5,6 +5,7 @@
 
 mod absence;
 mod cache;
+mod channels;
 mod jobs;
 mod leases;
 mod support;

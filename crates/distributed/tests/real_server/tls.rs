@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::TcpListener;
 
-use bolide_distributed::{CacheBounds, RemoteCache, Write};
+use bolide_distributed::{CacheBounds, PublishedMessage, Publisher, Received, RemoteCache, Write};
 
-use crate::support::{Server, engine, lines_of};
+use crate::channels::Listening;
+use crate::support::{Server, engine, lines_of, wait_until};
 
 const BOUNDS: CacheBounds = CacheBounds { key_bytes: 100, value_bytes: 100_000, initial: 0 };
 
@@ -44,6 +45,13 @@ fn an_engine_is_reached_by_tls_and_only_if_its_certificate_is_trusted() {
         assert!(cache.set(b"k", &large, 0, Write::Any), "{:?}", lines_of(cache.engine()));
         assert_eq!(cache.get(b"k").as_deref(), Some(large.as_slice()));
     }
+    let listening = Listening::on(cache.engine(), &["news"]);
+    let message = || PublishedMessage::new("news", &large, false, 7);
+    // It is sent until the subscriber listens.
+    wait_until("a message", || {
+        assert_eq!(Publisher::new(cache.engine()).send(&[message()]), Ok(1));
+        matches!(listening.heard.try_recv(), Ok(Received::Message(heard)) if heard == message())
+    });
     let other = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
     let others = directory.join("other.pem");
     fs::write(&others, other.cert.pem()).expect("a file");

@@ -219,10 +219,19 @@ fn publish(view: View<'_>) -> Value {
     let Some(inboxes) = view.provision.memories_in_force().inboxes() else { return Value::Null };
     let totals = inboxes.totals();
     let listener = |(pid, received): (u32, u64)| json!({"pid": pid, "received": received});
+    let remote = view.provision.settings().services.distributed.publish_engine.map(|_| {
+        json!({
+            "sent": totals.sent,
+            "unsent": totals.unsent,
+            "received": totals.received,
+            "interruptions": totals.interruptions,
+        })
+    });
     json!({
         "published": totals.published,
         "delivered": totals.delivered,
         "missed": totals.missed,
+        "remote": remote,
         "inboxes": inboxes.count(),
         "listeners": inboxes.holders().map(listener).collect::<Vec<Value>>(),
     })

@@ -9,7 +9,8 @@ use bolide_memory::inboxes::{InboxTable, InboxTotals};
 use bolide_scoreboard::census::Counted;
 use bolide_scoreboard::{InFlight, Measured, Slot, Work};
 use bolide_services::statistics::{
-    ApplicationFacts, CoreFacts, HelperFacts, MessageCounts, RequestFacts, Snapshot, SocketFacts, WorkerFacts,
+    ApplicationFacts, CoreFacts, HelperFacts, MessageCounts, RemoteMessageCounts, RequestFacts, Snapshot, SocketFacts,
+    WorkerFacts,
 };
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
@@ -76,8 +77,15 @@ impl View<'_> {
             metrics: Vec::new(),
             jobs,
             spans: self.exporters.counts(self.provision.settings()),
-            messages: self.provision.memories_in_force().inboxes().map(message_counts),
+            messages: self.provision.memories_in_force().inboxes().map(|inboxes| self.message_counts(inboxes)),
         }
+    }
+
+    fn message_counts(&self, inboxes: InboxTable<'_>) -> MessageCounts {
+        let InboxTotals { published, delivered, missed, listeners, sent, unsent, received, interruptions } = inboxes.totals();
+        let has_engine = self.provision.settings().services.distributed.publish_engine.is_some();
+        let remote = has_engine.then_some(RemoteMessageCounts { sent, unsent, received, interruptions });
+        MessageCounts { published, delivered, missed, listeners, remote }
     }
 
     /// Returns what all workers have measured, with those that have ended.
@@ -211,11 +219,6 @@ fn cores_of(mut works: Vec<Work>, threads: usize) -> Vec<CoreFacts> {
     let used = works.iter().rposition(|work| *work != Work::default()).map_or(0, |last| last + 1);
     works.resize(used.max(threads), Work::default());
     works.into_iter().map(|work| CoreFacts { work, ..CoreFacts::default() }).collect()
-}
-
-fn message_counts(inboxes: InboxTable<'_>) -> MessageCounts {
-    let InboxTotals { published, delivered, missed, listeners } = inboxes.totals();
-    MessageCounts { published, delivered, missed, listeners }
 }
 
 fn request_facts(request: &InFlight) -> RequestFacts {

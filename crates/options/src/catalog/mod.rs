@@ -270,6 +270,7 @@ fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
     let argument = match own {
         Some(known) => known.argument,
         None if entry.value == Value::Switch => Argument::None,
+        None if matches!(entry.value, Value::SwitchOr(_)) => Argument::Optional,
         None => Argument::Required,
     };
     OptionRow {

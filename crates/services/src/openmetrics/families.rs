@@ -117,12 +117,23 @@ pub const FAMILIES: &[Family] = families![
     /// 1 if lines arrive at a log, 0 if they wait because it is out of reach.
     ("bolide_log_reachable", Gauge, &["log"], of_logs, |log| log.absence.is_none().into()),
     /// Messages of channels: `published` ones, those that were `delivered` to the inbox of a process that listens, which count
-    /// for each process, and those that a process `missed` because its inbox was full.
+    /// for each process, and those that a process `missed` because its inbox was full. If `publish` has an `engine`, also those
+    /// that were `sent` to its server, `unsent` ones, which did not reach it, and those that were `received` from other
+    /// instances, which count for each process.
     ("bolide_publish_messages_total", Counter, &["result"], |facts, samples| {
         if let Some(counts) = facts.snapshot.messages {
             let by_result = [("published", counts.published), ("delivered", counts.delivered), ("missed", counts.missed)];
             by_result.into_iter().for_each(|(result, count)| samples(&[result], count.into()));
+            if let Some(remote) = counts.remote {
+                let by_result = [("sent", remote.sent), ("unsent", remote.unsent), ("received", remote.received)];
+                by_result.into_iter().for_each(|(result, count)| samples(&[result], count.into()));
+            }
         }
+    }),
+    /// How often a process that listens has lost its connection to the server of `publish` with `engine`.
+    ("bolide_publish_interruptions_total", Counter, &[], |facts, samples| {
+        let remote = facts.snapshot.messages.and_then(|counts| counts.remote);
+        remote.into_iter().for_each(|remote| samples(&[], remote.interruptions.into()));
     }),
     /// Processes that listen to channels.
     ("bolide_publish_listeners", Gauge, &[],

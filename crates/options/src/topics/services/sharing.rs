@@ -3,12 +3,15 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
+use bolide_contract::distributed::Distributed;
 use bolide_contract::sharing::{Area, AreaSource, Inboxes, Queue, QueueStore};
+use bolide_distributed::Purpose;
 
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
 use crate::topics::attendant::key_values;
+use crate::topics::services::distributed::add_engine;
 use crate::topics::services::metrics;
 use crate::topics::services::metrics::MetricsDraft;
 use crate::values;
@@ -65,9 +68,13 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: py-sharedarea = 1000
     list("py-sharedarea", Setting::By(add_python_area)).reach(Reach::Master),
     /// Give the processes of the instance inboxes for messages, so that `bolide.publish` sends to all processes that listen to
-    /// a channel with `bolide.subscribe`. Each process that may listen costs two file descriptors in every process.
-    /// Example: publish = true
-    on("publish", Setting::By(set_publish)).reach(Reach::Master),
+    /// a channel with `bolide.subscribe`. Each process that may listen costs two file descriptors in every process. With
+    /// `engine=` and the address of a Redis or Valkey server, messages also reach the instances of other machines that use the
+    /// server. The address has the form of `lock-engine`, without `hold-seconds`.
+    /// Example: publish = engine=redis://127.0.0.1:6379/0
+    supported("publish", Setting::By(set_publish))
+        .takes(Value::SwitchOr("`engine=` and an address such as `redis://…`, `rediss://…` or `redis+unix:///PATH`"), "off")
+        .reach(Reach::Master),
     /// The size of each inbox of `publish` in bytes, including the kernel's overhead for each message. Messages that do not fit
     /// are dropped, and the subscriptions that miss them are told their number. net.core.wmem_max limits the size.
     /// Example: publish = true
@@ -152,13 +159,21 @@ impl QueueDraft {
     }
 }
 
-/// `publish`: a switch. Engines are refused with words, because those of other options take them.
+/// `publish`: a switch, or an engine, which turns it on too.
 fn set_publish(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    if let Some(value) = pair.value.as_deref().filter(|value| value.contains("://")) {
-        let message = format!("`publish = {value}`: messages do not leave the instance, so there is no engine for them");
-        return Err(Diagnostic::error(Some(&pair.location), message).advise("write `publish = true`"));
-    }
-    draft.of::<InboxesDraft>().is_on = draft.switch(pair);
+    let value = pair.value.as_deref().unwrap_or_default().trim();
+    let engine = match value.strip_prefix("engine=") {
+        Some(address) => Some(add_engine(draft, pair, address, Purpose::Messages)?.0),
+        // The message does not repeat the value, which may have a password.
+        None if value.contains(['=', ':']) => {
+            let message = "`publish` is neither a switch nor an engine";
+            let form = "write `publish = true`, or `publish = engine=redis://HOST:6379/0` for several machines";
+            return Err(Diagnostic::error(Some(&pair.location), message).advise(form));
+        }
+        None => None,
+    };
+    draft.of::<InboxesDraft>().is_on = engine.is_some() || draft.switch(pair);
+    draft.of::<Distributed>().publish_engine = engine;
     Ok(())
 }
 
