@@ -15,6 +15,8 @@ pub mod counters;
 #[path = "../../crates/scoreboard/src/published.rs"]
 pub mod published;
 pub mod scheduling;
+#[path = "../../crates/scoreboard/src/session_cells.rs"]
+pub mod session_cells;
 #[path = "../../crates/scoreboard/src/slot.rs"]
 pub mod slot;
 #[path = "../../crates/scoreboard/src/work.rs"]

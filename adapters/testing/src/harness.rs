@@ -319,6 +319,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             control,
             listeners,
             queue: None,
+            sessions: None,
             is_held: false,
             spans: None,
             worn_after: None,

@@ -25,7 +25,7 @@ pub struct Boot {
     /// Rows and slots that this generation reads.
     pub rows_in_use: u32,
     pub slots_in_use: u32,
-    /// The memory file of the session ticket keys, if a listener speaks TLS.
+    /// The memory file of the session ticket keys, if a listener speaks TLS or `sticky` has a cookie.
     pub ticket_keys: Option<i32>,
     /// The memory files of the services that `settings.services` asks for.
     pub memories: Vec<MemoryFile>,
@@ -50,6 +50,8 @@ pub struct Boot {
     /// The two ends of the queue of connections that need another worker, if there may be several workers: the end to put into,
     /// and the end to take from.
     pub connection_queue: Option<[i32; 2]>,
+    /// What workers need to find the one that has a session; `None` without `sticky`.
+    pub sessions: Option<SessionFiles>,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
     pub listeners: Vec<ListenerDescriptor>,
     /// The secret of signals that name a reader of memory ([`crate::message::reader_signal`]); 0: there are none.
@@ -65,6 +67,29 @@ pub struct ListenerDescriptor {
     pub bound: String,
     /// The master bound the socket itself; it was not inherited from the process that started the master.
     pub is_ours: bool,
+}
+
+/// The table of session owners, and the pairs over which connections move to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionFiles {
+    /// The memory file of the table.
+    pub owners: i32,
+    /// The ends of each pair to put into and to take from. A worker has the pair of its number and its generation's side.
+    pub pairs: Vec<[i32; 2]>,
+    /// Which of the two generations that may serve at the same time this one is.
+    pub side: bool,
+}
+
+impl SessionFiles {
+    /// The place of a worker's pair. Workers are numbered from 1.
+    pub fn place(number: u32, side: bool) -> usize {
+        (number as usize).saturating_sub(1) * 2 + usize::from(side)
+    }
+
+    /// The descriptors of all of it.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.pairs.iter().flatten().copied().chain([self.owners])
+    }
 }
 
 /// A memory file that the processes of the instance share.

@@ -35,6 +35,9 @@ pub struct Succession {
     /// The queue of open connections that need a worker.
     #[serde(default)]
     pub connection_queue: Option<HandedQueue>,
+    /// The memory file of the keys that seal session tickets and the cookie of `sticky`.
+    #[serde(default)]
+    pub ticket_keys: Option<i32>,
 }
 
 /// The queue of open connections: its two ends, and the version of its packets.

@@ -9,12 +9,14 @@ pub mod checks;
 pub mod moving;
 mod multiplexed;
 pub mod multiplexer;
+mod owners;
 mod proxy_header;
 mod pulling;
 mod refusal;
 mod requests;
 mod steps;
 mod streaming;
+mod travel;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -45,6 +47,7 @@ use proxy_header::take_proxy_header;
 use refusal::{answer_fault, log_refusal, path_of, place};
 pub use steps::NextAction;
 use steps::ServeStep;
+use travel::Travel;
 
 /// A connection that this side ends with unread input lingers for this many milliseconds, so that the peer can read the answer
 /// before a reset destroys it (RFC 9112 section 9.6).
@@ -69,6 +72,8 @@ pub struct Connection<A: App> {
     /// Bytes that were read and not processed yet.
     input: Vec<u8>,
     stage: ConnectionStage,
+    /// Its moves to workers that have its sessions.
+    travel: Travel,
     /// It was answered before.
     has_served: bool,
     /// The next answer is the last: its listening socket is gone.
@@ -113,6 +118,14 @@ enum ConnectionStage {
 impl<A: App> Connection<A> {
     pub fn listener(&self) -> usize {
         self.listener
+    }
+
+    fn travel(&self) -> Travel {
+        self.travel
+    }
+
+    fn travel_mut(&mut self) -> &mut Travel {
+        &mut self.travel
     }
 
     pub fn link(&self) -> &Link {

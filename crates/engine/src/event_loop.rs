@@ -16,6 +16,7 @@ mod orders;
 pub mod panics;
 mod pausing;
 mod polling;
+mod sessions;
 mod signal_pools;
 mod standby;
 mod threads;
@@ -46,6 +47,7 @@ use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
 use crate::event_loop::pausing::check_in;
 use crate::event_loop::polling::{TIDY_MS, must_look_before, poll};
+use crate::event_loop::sessions::{has_drained, move_to_owner, take_sessions};
 use crate::event_loop::signal_pools::watch_signal_pools;
 use crate::event_loop::uwsgi_signals::{adopt_signals, handle_uwsgi_signal};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
@@ -84,6 +86,7 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
             listen(&shared, number)?;
         }
         shared.watch_queue();
+        shared.watch_sessions();
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
     adopt_signals(&shared);
@@ -128,6 +131,7 @@ impl<L: Language> Shared<L> {
             listen_or_leave(self, number);
         }
         self.watch_queue();
+        self.watch_sessions();
         watch_signal_pools(self);
     }
 
@@ -175,7 +179,7 @@ impl<L: Language> Shared<L> {
                 }
             }
             self.run_timers(&mut guard, thread);
-            if self.worker.is_draining() && guard.connections.population().all() == 0 {
+            if has_drained(self, &mut guard) {
                 return LeadEnd::Drained;
             }
             (guard, is_interrupted) = poll(self, guard, thread, app, &mut events);
@@ -201,6 +205,7 @@ impl<L: Language> Shared<L> {
                 EventSource::Control => take_orders(self, &mut guard),
                 EventSource::Listener(number) => accept(self, number, &mut guard, thread),
                 EventSource::Queue => take_moved(self, &mut guard, thread.clock.now_ms),
+                EventSource::Sessions => _ = take_sessions(self, &mut guard, thread.clock.now_ms),
                 EventSource::Heartbeat => answer_heartbeat(),
                 EventSource::Bell => {}
                 EventSource::Signals => {
@@ -261,7 +266,12 @@ impl<L: Language> Shared<L> {
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
         let after = connection.attend(thread, app, &self.worker);
-        let is_held = connection.take_corked();
+        let mut is_held = connection.take_corked();
+        if is_held && matches!(after, NextAction::Move(_)) {
+            // Another worker continues with the connection, and knows nothing of it.
+            connection.push();
+            is_held = false;
+        }
         let (mut guard, still_leads) = self.come_back(inside);
         if is_held && !still_leads {
             // The leader knows nothing of it.
@@ -309,15 +319,18 @@ impl<L: Language> Shared<L> {
         state: &mut LeaderState<L::App>,
         app: &mut AppThread<L::App>,
     ) {
-        let LeaderState { connections, housekeeping, .. } = &mut *state;
         match connection.link() {
             Link::Socket { .. } => {}
-            Link::Multiplexed(multiplexer) => insert_streams(self, &connection, multiplexer, connections),
+            Link::Multiplexed(multiplexer) => insert_streams(self, &connection, multiplexer, &mut state.connections),
             Link::Stream { multiplexer, number } => {
                 let link = (multiplexer.clone(), *number);
                 return place_stream_back(self, key, connection, link, after, state, app);
             }
         }
+        if let NextAction::Move(owner) = after {
+            return move_to_owner(self, key, connection, owner, state, app);
+        }
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
         let is_known = connection.is_polled;
         let stays = after != NextAction::Close && (is_known || self.register(key, &mut connection));
         let stays = stays && (after != NextAction::Again || !is_known || self.rearm_connection(key, &connection));

@@ -123,12 +123,12 @@ fn prepare(
     let mut alarms = Alarms::default();
     alarms.prepare(&settings).map_err(|error| StartError::new(format!("no socket for alarms: {error}")))?;
     let (mut predecessor, mut handed) = match inheritance {
-        Some(Inheritance { place, sockets, statistics, memories, message_queues, connection_queue }) => {
-            (Some(place), Handed { sockets, statistics, memories, message_queues, connection_queue })
+        Some(Inheritance { place, sockets, statistics, memories, message_queues, connection_queue, ticket_keys }) => {
+            (Some(place), Handed { sockets, statistics, memories, message_queues, connection_queue, ticket_keys })
         }
         None => (None, Handed::default()),
     };
-    let handed_connections = handed.connection_queue.take();
+    let (handed_connections, handed_keys) = (handed.connection_queue.take(), handed.ticket_keys.take());
     let handed_memories = std::mem::take(&mut handed.memories);
     let handed_queues = MessageQueues::handed(std::mem::take(&mut handed.message_queues));
     let prepared = prepare_files(&settings, &configuration, handed);
@@ -170,7 +170,7 @@ fn prepare(
         Memories::at_start(&settings.services, handed_memories, privileges.as_ref(), &mut emptied).map_err(unshared)?;
     log_sink::lines(&emptied);
     let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
-    provision.take_message_queues(handed_queues);
+    provision.take_handed(handed_queues, handed_keys);
     if let (Some(predecessor), Some(queue)) = (&mut predecessor, handed_connections)
         && provision.take_connection_queue(queue)
     {
@@ -197,6 +197,7 @@ struct Handed {
     memories: Vec<(MemoryFile, OwnedFd)>,
     message_queues: Vec<(String, OwnedFd, OwnedFd)>,
     connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
+    ticket_keys: Option<OwnedFd>,
 }
 
 /// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.

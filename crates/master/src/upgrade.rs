@@ -221,6 +221,8 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     let message_queues = provision.message_queues().files();
     inherited.extend(provision.message_queues().descriptors());
     inherited.extend(provision.connection_queue().descriptors());
+    let ticket_keys = provision.ticket_keys();
+    inherited.extend(ticket_keys);
     inherited.extend(locks.iter().copied().chain([channel.as_raw_fd()]));
     let master_pid = Pid::this().as_raw().cast_unsigned();
     let succession = Succession {
@@ -233,6 +235,7 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
         memories,
         message_queues,
         connection_queue: Some(provision.connection_queue().to_hand()),
+        ticket_keys,
     };
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
     let (program, arguments) = config.command(settings.reloading.program.as_deref());

@@ -5,14 +5,16 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use bolide_contract::boot::Boot;
+use bolide_contract::boot::{Boot, SessionFiles};
 use bolide_contract::children::ChildKind;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::settings::{Address, Listener, Protocol};
 use bolide_engine::uwsgi_signals::SignalPort;
-use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket};
+use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, SessionLinks};
 use bolide_scoreboard::Scoreboard;
 use bolide_scoreboard::connection_queue::listener_id;
+use bolide_scoreboard::session_owners::SessionOwners;
+use bolide_scoreboard::session_pair::SessionPair;
 use bolide_scoreboard::ticket_keys::TicketKeys;
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
@@ -56,6 +58,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         control,
         listeners: listening_sockets(boot)?,
         queue: boot.connection_queue.map(queue).transpose()?,
+        sessions: boot.sessions.as_ref().map(|files| sessions(files, worker.number)).transpose()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         spans: boot.spans.map(copied).transpose()?,
         // The language has attached them, and adds them.
@@ -67,6 +70,16 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
 
 fn queue([put, take]: [i32; 2]) -> io::Result<ConnectionQueue> {
     Ok(ConnectionQueue { put: copied(put)?, take: copied(take)? })
+}
+
+fn sessions(files: &SessionFiles, number: u32) -> io::Result<SessionLinks> {
+    let pair = |[put, take]: &[i32; 2]| Ok(SessionPair { put: copied(*put)?, take: copied(*take)? });
+    Ok(SessionLinks {
+        owners: SessionOwners::attach(&copied(files.owners)?)?,
+        pairs: files.pairs.iter().map(pair).collect::<io::Result<_>>()?,
+        own_place: SessionFiles::place(number, files.side),
+        side: files.side,
+    })
 }
 
 fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use bolide_contract::boot::Boot;
+use bolide_contract::boot::{Boot, SessionFiles};
 use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{self, IMPORTS_BYTES, Order, Received, Report};
 use bolide_engine::Assignment;
@@ -80,8 +80,9 @@ impl Prototype {
         let scoreboard = inherited(boot.scoreboard)?;
         let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
         let failure_note = FailureNote::new(inherited(boot.reason)?);
-        for end in boot.connection_queue.into_iter().flatten().chain(boot.spans) {
-            close_on_exec(end)?;
+        let sessions = boot.sessions.iter().flat_map(SessionFiles::descriptors);
+        for descriptor in boot.connection_queue.into_iter().flatten().chain(boot.spans).chain(sessions) {
+            close_on_exec(descriptor)?;
         }
         let queues = boot.message_queues.iter().flat_map(|queue| [queue.put, queue.take]);
         let listeners = boot.listeners.iter().map(|listener| listener.descriptor);

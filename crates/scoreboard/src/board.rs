@@ -17,7 +17,7 @@ use crate::sealed_memory;
 pub use crate::slot::{
     End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES, entries_of_thread,
 };
-pub use crate::work::{ApplicationWork, MAX_APPLICATIONS, Tally, Work};
+pub use crate::work::{ApplicationWork, MAX_APPLICATIONS, SessionResult, Tally, Work};
 use bolide_contract::children::ChildKind;
 pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
@@ -81,6 +81,8 @@ counters! {
         /// How long the worker takes to close WebSockets and streams when it leaves (`drain-spread`), in milliseconds. It is for
         /// threads that close their own.
         pub spread_ms: AtomicU64,
+        /// Which of the two generations that may serve at the same time the worker is of (0 or 1), for `sticky`.
+        pub side: AtomicU32,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the processes of an instance write for each other without a lock: the scoreboard with a row for each worker and a slot
-//! for each of its threads, histograms and meters, ticket keys, the counts of lost lines, and the packets of connections that
-//! move.
+//! for each of its threads, histograms and meters, ticket keys, the counts of lost lines, the owners of sessions, and the packets
+//! of connections that move.
 //!
 //! A writer never waits, and its death leaves the memory whole. It must not know who writes or reads, and when. Every process
 //! uses it; `models` runs its orders of stores under loom.
@@ -16,6 +16,9 @@ pub mod log_losses;
 pub mod meters;
 mod published;
 pub mod sealed_memory;
+mod session_cells;
+pub mod session_owners;
+pub mod session_pair;
 mod slot;
 pub mod ticket_keys;
 mod work;

@@ -10,6 +10,34 @@ pub const MAX_APPLICATIONS: usize = 8;
 /// Classes of statuses: 1xx to 5xx, and requests without a valid status.
 pub const CLASSES: usize = 6;
 
+/// Where `sticky` has a request served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionResult {
+    /// At the worker that it came to, which has the session.
+    Here,
+    /// At the worker that has the session, to which its connection has moved.
+    Moved,
+    /// At the worker that it came to, which has the session from now on.
+    Learned,
+    /// At the worker that it came to, although another one has the session: its connection could not move.
+    NotMoved,
+}
+
+impl SessionResult {
+    pub const ALL: [SessionResult; 4] =
+        [SessionResult::Here, SessionResult::Moved, SessionResult::Learned, SessionResult::NotMoved];
+
+    /// The result in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            SessionResult::Here => "here",
+            SessionResult::Moved => "moved",
+            SessionResult::Learned => "learned",
+            SessionResult::NotMoved => "not_moved",
+        }
+    }
+}
+
 counters! {
     /// The counters of a thread since its worker's start. Only the thread writes them, so a load and a store are enough; the
     /// reader adds up the threads.
@@ -36,6 +64,8 @@ counters! {
         /// Requests by class of status ([`class_of`]), except 2xx: these are the rest of `requests`, so that a usual request
         /// counts nothing here. See [`Work::by_class`].
         pub classes: [AtomicU64; CLASSES],
+        /// Requests by what `sticky` has found about their session, in the order of [`SessionResult`].
+        pub sessions: [AtomicU64; SessionResult::ALL.len()],
     }
     /// The counters of a thread as numbers, or the sum of those of several.
     #[derive(Copy)]

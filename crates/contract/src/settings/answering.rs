@@ -31,6 +31,28 @@ pub struct Answering {
     pub checked_cache: Option<String>,
     /// `health-path`: the path at which the server itself says whether it serves.
     pub health_path: Option<String>,
+    /// `sticky`: where a request says which session it is of, in the order in which they are asked. Empty: any worker serves it.
+    pub sticky: Vec<SessionKey>,
+}
+
+/// A place in a request that identifies its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SessionKey {
+    /// A header field, by its name in lower case. The application may also set it in a response.
+    Header(String),
+    /// A parameter of the query.
+    Query(String),
+    /// A cookie of the server's own.
+    Cookie,
+    /// The client's address.
+    Address,
+}
+
+impl Answering {
+    /// Whether workers need the keys that seal the cookie of sessions.
+    pub fn seals_cookies(&self) -> bool {
+        self.sticky.contains(&SessionKey::Cookie)
+    }
 }
 
 /// A response field whose value becomes a variable.

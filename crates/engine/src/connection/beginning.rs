@@ -7,6 +7,7 @@ use bolide_contract::settings::Protocol;
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::session::Session;
 
+use super::travel::Travel;
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
 use crate::connection::multiplexer::{Arrival, StreamLink};
@@ -71,6 +72,7 @@ pub(super) fn bare<A: App>(transport: Transport, session: Session, client: Clien
         link: Link::Socket { may_be_http2: false },
         input: Vec::new(),
         stage: ConnectionStage::Serves,
+        travel: Travel::default(),
         has_served: false,
         is_last: false,
         is_shared: false,

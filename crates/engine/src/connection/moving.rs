@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
 use bolide_scoreboard::connection_queue::MovedConnection;
+use bolide_scoreboard::session_pair::SessionMove;
 
 use super::beginning::{bare, read_times, session_of};
 use super::{Connection, ConnectionStage, Link};
@@ -31,6 +32,20 @@ pub fn to_move<A: App>(connection: &Connection<A>, worker: &Worker, has_input: b
     if !connection.may_move() {
         return None;
     }
+    state_of(connection, worker, has_input, now_ms)
+}
+
+/// Returns the state that the worker which has the session of its next request needs, if it may move there. Its input, which was
+/// read, goes with it.
+pub fn to_move_with_input<A: App>(connection: &Connection<A>, worker: &Worker, now_ms: u64) -> Option<SessionMove> {
+    let moves = connection.travel().moves.next(now_ms)?;
+    let connection_state = state_of(connection, worker, true, now_ms)?;
+    let arrived_us = connection.transport.read_times.as_ref().map_or(0, |times| times.begun_us());
+    Some(SessionMove { connection: connection_state, moves, arrived_us })
+}
+
+/// The state of a connection that can't be read from its socket.
+fn state_of<A: App>(connection: &Connection<A>, worker: &Worker, has_input: bool, now_ms: u64) -> Option<MovedConnection> {
     let listener = worker.listeners.get(connection.listener)?;
     let peer = connection.client.connection_peer();
     let client = match peer.origin {

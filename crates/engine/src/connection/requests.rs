@@ -41,10 +41,11 @@ impl<A: App> Connection<A> {
         let had_begun = held > 0 || self.has_part_of_request();
         // Kept bytes may fill the buffer; a read into an empty slice would look like the client's end.
         let full = held == buffer.len();
+        let most = self.most_input(held, buffer.len(), context.worker);
         let read = match full {
             true => Read::Nothing,
-            false if self.transport.is_handshaking() => self.read_handshake(&mut buffer[held..], context),
-            false => self.transport.read(&mut buffer[held..]),
+            false if self.transport.is_handshaking() => self.read_handshake(&mut buffer[held..most], context),
+            false => self.transport.read(&mut buffer[held..most]),
         };
         if self.transport.is_encrypted()
             && let Some(fault) = self.transport.take_tls_fault()
@@ -81,7 +82,7 @@ impl<A: App> Connection<A> {
         if has_rest && !matches!(step, ServeStep::Close | ServeStep::Linger) {
             self.input = if held > 0 && position == 0 { kept } else { rest.to_vec() };
         }
-        let was_full = filled == buffer.len() || self.transport.has_more();
+        let was_full = filled == most || self.transport.has_more();
         context.thread.read = buffer;
         self.set_deadline(&step, had_begun, context);
         match step {
@@ -90,6 +91,7 @@ impl<A: App> Connection<A> {
             ServeStep::Linger => Some(self.begin_linger(context)),
             ServeStep::Blocked => Some(self.wait_for_client()),
             ServeStep::Yield => Some(NextAction::Again),
+            ServeStep::Move(owner) => Some(NextAction::Move(owner)),
             ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
                 // A read that filled the buffer may have left bytes behind, which an edge-triggered poll does not report.
                 Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
@@ -182,6 +184,11 @@ impl<A: App> Connection<A> {
                 return Ok((used, ServeStep::More));
             }
         };
+        if let Some(affinity) = context.worker.affinity
+            && let Some(step) = self.find_owner(affinity, &head, bytes, context)
+        {
+            return Ok((0, step));
+        }
         if context.worker.times_phases {
             self.exchange.response.notes.times = Some(Times::begin());
         }
@@ -459,7 +466,7 @@ impl<A: App> Connection<A> {
 }
 
 /// Notes the fields of a trusted reverse proxy about a request.
-fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
+pub(super) fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
     if let RequestHead::Http { line, facts } = &head.head {
         let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
         client.note_fields(&context.thread.parts.fields, header_bytes, facts.script_name, &context.worker.clients);

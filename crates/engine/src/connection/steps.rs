@@ -1,5 +1,7 @@
 //! The next steps of a connection, after a turn and after a request. It knows neither turns nor requests. Workers run it.
 
+use bolide_scoreboard::session_owners::Owner;
+
 use crate::connection::multiplexer::Beginning;
 
 /// The action that a connection asks for after a turn.
@@ -11,6 +13,8 @@ pub enum NextAction {
     Again,
     /// It waits for the end of the worker's pause: the next request is not begun, and its bytes stay where they are.
     Rest,
+    /// It has read a request of a session that another worker has, and has not begun to serve it.
+    Move(Owner),
     Close,
 }
 
@@ -27,6 +31,8 @@ pub(super) enum ServeStep {
     Parked,
     /// It speaks HTTP/2 from here on, with a first request if it was upgraded.
     Http2(Box<Beginning>),
+    /// The request belongs to another worker. Its bytes are not used.
+    Move(Owner),
     Close,
     Linger,
 }

@@ -27,7 +27,7 @@ use crate::event_loop::census::{note_new, note_wait};
 use crate::event_loop::descriptors::begin_shortage;
 use crate::event_loop::moving::{pass_on, take_moved};
 use crate::event_loop::signal_pools::leave_signal_pools;
-use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, QUEUE, Shared};
+use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, QUEUE, SESSIONS, Shared};
 use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -204,6 +204,7 @@ pub(crate) fn end_shortage_if_due<L: Language>(shared: &Shared<L>, state: &mut L
     if !is_paused(QUEUE) {
         shared.watch_queue();
     }
+    shared.watch_sessions();
     for number in (0..shared.worker.listeners.len()).filter(|number| !is_paused(*number)) {
         listen_or_leave(shared, number);
     }
@@ -243,6 +244,8 @@ pub(crate) fn end_pauses<L: Language>(
         }
         if pause.listener == QUEUE {
             shared.watch_queue();
+        } else if pause.listener == SESSIONS {
+            shared.watch_sessions();
         } else if !shared.worker.is_paused() && should_stand_back(shared, thread) {
             pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
                 Entered::One(_) => STAND_BACK_MS,
@@ -296,6 +299,13 @@ pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housek
     shared.leave_queue();
     housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
     housekeeping.pauses.push(Pause { listener: QUEUE, until_ms, length_ms: STAND_BACK_MS });
+}
+
+/// As [`pause_until`], for connections of this worker's sessions.
+pub(crate) fn pause_sessions<L: Language>(shared: &Shared<L>, until_ms: u64, housekeeping: &mut Housekeeping) {
+    shared.leave_sessions();
+    housekeeping.pauses.retain(|pause| pause.listener != SESSIONS);
+    housekeeping.pauses.push(Pause { listener: SESSIONS, until_ms, length_ms: STAND_BACK_MS });
 }
 
 /// The master has accepted a connection before it closed its sockets, and hands it over.

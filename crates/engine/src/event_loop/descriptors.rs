@@ -20,6 +20,7 @@ pub(crate) fn begin_shortage<L: Language>(
     now_ms: u64,
 ) {
     shared.leave_queue();
+    shared.leave_sessions();
     for listener in &shared.worker.listeners {
         // It may not be registered: the worker is ahead of the others.
         let _may_be_unknown = shared.poll.delete(&listener.descriptor);

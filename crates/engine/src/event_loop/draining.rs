@@ -134,6 +134,8 @@ pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
         let somebody_waits = !was_paused && leave_listeners(shared, connections, housekeeping);
         shared.report(|row, _| Report::Left { row, somebody_waits });
         connections.for_each(|connection| connection.give_up_at(ends_ms));
+        // Workers that do not know of the drain yet may still move connections here.
+        shared.watch_sessions();
     }
     if at_once && before != Service::Stops {
         housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;

@@ -24,6 +24,7 @@ use crate::app_thread::AppThread;
 use crate::connection::Link;
 use crate::event_loop::multiplexing::call_connection;
 use crate::event_loop::polling::{log_lost_event, longest_wait_ms, must_look_before, queue_events};
+use crate::event_loop::sessions::has_drained;
 use crate::event_loop::worker_state::{Assignment, Shared};
 use crate::event_loop::{EVENTS, prepare};
 use crate::exchange::context::ThreadContext;
@@ -169,7 +170,7 @@ impl<L: Language> EmbeddedWorker<L> {
                 found = self.fetch(thread, app, events);
                 continue;
             }
-            if self.shared.worker.is_draining() && connections.population().all() == 0 {
+            if has_drained(&self.shared, &mut guard) {
                 break Turned::Drained;
             }
             let now_ms = thread.clock.now_ms;

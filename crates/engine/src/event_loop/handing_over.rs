@@ -11,7 +11,7 @@ use bolide_contract::message::{DOOMED_MS, Report};
 
 use crate::app::Language;
 use crate::connection::Link;
-use crate::event_loop::accepting::{pause_queue, pause_until};
+use crate::event_loop::accepting::{pause_queue, pause_sessions, pause_until};
 use crate::event_loop::moving::{Move, move_all, move_away};
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Shared};
 use crate::scheduling::connections::Key;
@@ -40,6 +40,7 @@ pub(crate) fn stand_aside<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
         pause_until(shared, number, until_ms, housekeeping);
     }
     pause_queue(shared, until_ms, housekeeping);
+    pause_sessions(shared, until_ms, housekeeping);
 }
 
 /// Hands over connections that found the queue full before.

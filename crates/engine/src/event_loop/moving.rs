@@ -124,7 +124,7 @@ fn insert_moved<L: Language>(
 
 /// Finds the listening socket that a connection came through. Listeners are compared by their sockets, as another generation may
 /// have different ones.
-fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived {
+pub(crate) fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived {
     let listeners = &shared.worker.listeners;
     let speaks = |number: &usize| {
         listeners.get(*number).is_some_and(|listener| listener.protocol == moved.protocol && listener.tls.is_none())

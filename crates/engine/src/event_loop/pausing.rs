@@ -31,6 +31,7 @@ pub(crate) fn begin_pause<L: Language>(
     housekeeping.pauses.clear();
     housekeeping.descriptors.forget(shared.worker.row);
     shared.leave_queue();
+    shared.leave_sessions();
     leave_signal_pools(shared);
     for listener in &shared.worker.listeners {
         // The listener may not be registered: the worker is held, or ahead of the others.

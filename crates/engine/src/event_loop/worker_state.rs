@@ -34,6 +34,7 @@ use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::services::{SharedCaches, SharedServices};
+use crate::sessions::affinity::SessionLinks;
 use crate::slow::watcher;
 use crate::sockets::listener::ListeningSocket;
 use crate::uwsgi_signals::SignalPort;
@@ -50,6 +51,8 @@ pub struct Assignment {
     pub listeners: Vec<ListeningSocket>,
     /// The queue of connections that need a worker.
     pub queue: Option<ConnectionQueue>,
+    /// What it shares with others to find the worker that has a session; `None` without `sticky`.
+    pub sessions: Option<SessionLinks>,
     /// It accepts nothing until the master admits it.
     pub is_held: bool,
     /// The socket of the process that sends spans, if there is one.
@@ -155,11 +158,13 @@ pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>
 
 /// Stands for the queue of connections in [`Pause::listener`].
 pub(crate) const QUEUE: usize = usize::MAX;
+/// Stands for the connections of this worker's sessions in [`Pause::listener`].
+pub(crate) const SESSIONS: usize = usize::MAX - 1;
 
 /// A listening socket that is currently not registered with the poll: otherwise the poll would report its waiting connections
 /// without end.
 pub(crate) struct Pause {
-    /// The number of the socket, or [`QUEUE`].
+    /// The number of the socket, [`QUEUE`] or [`SESSIONS`].
     pub listener: usize,
     pub until_ms: u64,
     /// Length of the next pause, in milliseconds.
@@ -177,6 +182,7 @@ impl<L: Language> Shared<L> {
             control,
             listeners,
             queue,
+            sessions,
             is_held,
             spans,
             signals,
@@ -189,7 +195,7 @@ impl<L: Language> Shared<L> {
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
         let worker = Worker::new(
             settings,
-            WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, spans, services },
+            WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, sessions, spans, services },
         )?;
         Ok(Shared {
             leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),

@@ -29,6 +29,7 @@ use crate::logging::route_groups::RouteGroups;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::held_answers::HeldAnswers;
 use crate::services::SharedServices;
+use crate::sessions::affinity::{Affinity, SessionLinks};
 use crate::slow::SlowRequests;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
@@ -78,6 +79,8 @@ pub struct Worker {
     /// Requests of all other workers, as of the last iteration of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
     pub availability: Availability,
+    /// Which worker has the session of a request; `None` without `sticky`, and if there is one worker.
+    pub affinity: Option<&'static Affinity>,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
 }
@@ -91,6 +94,8 @@ pub struct WorkerParts {
     pub listeners: Vec<ListeningSocket>,
     /// The keys of TLS session tickets, if sessions of any listener can be resumed.
     pub ticket_keys: Option<TicketKeys>,
+    /// What it shares with others to find the worker that has a session.
+    pub sessions: Option<SessionLinks>,
     /// The socket of the process that sends spans, if there is one.
     pub spans: Option<OwnedFd>,
     pub services: SharedServices,
@@ -100,13 +105,18 @@ impl Worker {
     /// # Errors
     /// The row is not in the scoreboard, a certificate can't be loaded, or a rule is invalid.
     pub fn new(settings: Settings, parts: WorkerParts) -> io::Result<Worker> {
-        let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, spans, services } = parts;
+        let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, sessions, spans, services } = parts;
         let no_row = || io::Error::other(format!("row {row_number} is not in the scoreboard"));
         let rules = Rules::of(&settings, services)?;
         let files = files_of(&settings, rules, number);
         // There is one in a process, and its threads refer to it.
         let line_style = &*Box::leak(Box::new(LineStyle::of(&settings.logging)));
         let identity = IdentityRules::of(&settings, line_style.has_identities());
+        let affinity = sessions.map(|links| {
+            let keys = &settings.answering.sticky;
+            // There is one in a process, and its exchanges refer to it.
+            &*Box::leak(Box::new(Affinity::new(keys, links, row_number, scoreboard, ticket_keys)))
+        });
         let (logging, statistics) = (&settings.logging, &settings.statistics);
         let times_phases = settings.tracing.times_phases || logging.slow_request_ms.is_some();
         let redirects = listeners.iter().any(|listener| listener.redirects_to_https.is_some());
@@ -136,6 +146,7 @@ impl Worker {
             has_one_thread: settings.workers.threads == Threads::Fixed(1),
             requests_elsewhere: 0.into(),
             availability: Availability::default(),
+            affinity,
             held_answers: Arc::default(),
             settings,
         })

@@ -4,6 +4,7 @@
 //! It does not know about the head, the body or sockets. Worker threads run it.
 
 use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::sessions::affinity::SessionAnswer;
 
 /// Maximum size of the name and of the value of a log variable: uWSGI stores each length in a byte.
 const LOG_VARIABLE_BYTES: usize = 255;
@@ -28,6 +29,8 @@ pub struct Notes {
     pub(crate) limit_from_now_ms: Option<u64>,
     /// When the phases of its request began; `None`: nothing needs that.
     pub(crate) times: Option<Box<Times>>,
+    /// What the answer does for its session (`sticky`).
+    pub(crate) session: Option<Box<SessionAnswer>>,
 }
 
 impl Notes {
@@ -60,7 +63,7 @@ impl Notes {
         self.limit_from_now_ms = Some(milliseconds);
     }
 
-    /// Begins the notes of the next request. Its times began before its answer.
+    /// Begins the notes of the next request. Its times began before its answer, and its session was found before.
     pub(super) fn begin(&mut self) {
         self.is_unlogged = false;
         self.is_logged = false;

@@ -466,6 +466,9 @@ impl ResponseWriter<'_> {
             return None; // This head will be replaced: it is filtered when it has become the file's.
         }
         self.add_own_fields();
+        if let Some(session) = self.notes.session.take() {
+            session.apply(&mut self.response.head);
+        }
         let mut filter = self.filter.take()?;
         let response = &mut *self.response;
         let (mut log_variables, mut stores) = (Vec::new(), Vec::new());

@@ -35,17 +35,20 @@ pub enum EventSource {
     Bell,
     /// Connections in the queue need a worker.
     Queue,
+    /// Connections of this worker's sessions have come from other workers.
+    Sessions,
     /// uWSGI's signals wait for a handler.
     Signals,
     Connection(Key),
 }
 
-/// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, the signals, and from the other end
-/// the control socket, then listeners counted downwards.
+/// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, the signals, the connections of
+/// sessions, and from the other end the control socket, then listeners counted downwards.
 const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
 const BELL: u64 = FIRST_SPECIAL + 1;
 const QUEUE: u64 = FIRST_SPECIAL + 2;
 const SIGNALS: u64 = FIRST_SPECIAL + 3;
+const SESSIONS: u64 = FIRST_SPECIAL + 4;
 const CONTROL: u64 = u64::MAX;
 
 impl Key {
@@ -54,6 +57,7 @@ impl Key {
     pub const BELL: Key = Key(BELL);
     pub const QUEUE: Key = Key(QUEUE);
     pub const SIGNALS: Key = Key(SIGNALS);
+    pub const SESSIONS: Key = Key(SESSIONS);
 
     pub fn listener(number: usize) -> Key {
         Key(CONTROL - 1 - number as u64)
@@ -66,6 +70,7 @@ impl Key {
             BELL => EventSource::Bell,
             QUEUE => EventSource::Queue,
             SIGNALS => EventSource::Signals,
+            SESSIONS => EventSource::Sessions,
             special if special >= FIRST_SPECIAL => EventSource::Listener((CONTROL - 1 - special) as usize),
             _ => EventSource::Connection(self),
         }
@@ -333,8 +338,9 @@ impl<C> ConnectionTable<C> {
                 Some(_) => self.ready.push_back(Place::One(key)),
                 None => {}
             },
-            EventSource::Listener(_) | EventSource::Queue | EventSource::Signals if self.queued_listeners.contains(&key) => {}
-            EventSource::Listener(_) | EventSource::Queue | EventSource::Signals => {
+            EventSource::Listener(_) | EventSource::Queue | EventSource::Sessions | EventSource::Signals
+                if self.queued_listeners.contains(&key) => {}
+            EventSource::Listener(_) | EventSource::Queue | EventSource::Sessions | EventSource::Signals => {
                 self.queued_listeners.push(key);
                 self.ready.push_back(Place::One(key));
             }

@@ -17,9 +17,9 @@ use crate::children::child::{Child, KillReason};
 use crate::children::{Children, GRACE_MS};
 use crate::generations::Generations;
 use crate::generations::generation::{Forming, Generation, Reason, first_workers};
-use crate::provision::Provision;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::program::{enter_directory, not_executed};
+use crate::provision::{PrototypeStart, Provision};
 
 /// A new generation is abandoned when this many of its workers have failed early.
 const MAX_EARLY_FAILURES: u32 = 5;
@@ -52,6 +52,7 @@ impl Generations {
         self.reload.note_begun(Forming {
             generation: Generation {
                 number,
+                side: self.forming_side(),
                 began_ms: now,
                 formed_in_ms: None,
                 worker_slots,
@@ -103,9 +104,20 @@ impl Generations {
         provision: &Provision,
     ) -> Result<ErrorReport, StartError> {
         enter_directory(provision.coming_settings())?;
-        let executed = provision.execute_prototype(number, is_lazy, self.serving.is_none());
+        let start = PrototypeStart {
+            generation: number,
+            side: self.forming_side(),
+            is_lazy,
+            no_generation_serves: self.serving.is_none(),
+        };
+        let executed = provision.execute_prototype(start);
         let executed = executed.map_err(|error| not_executed(provision.program(), &error))?;
         Ok(children.add_prototype(number, executed))
+    }
+
+    /// The side of a forming generation is the one that the serving generation does not have.
+    fn forming_side(&self) -> bool {
+        self.serving.as_ref().is_some_and(|serving| !serving.side)
     }
 
     /// Returns `load-timeout` if the forming generation has exceeded it.

@@ -11,6 +11,8 @@ use crate::provision::error_report::ErrorReport;
 #[derive(Debug)]
 pub struct Generation {
     pub number: u32,
+    /// Which of the two generations that may serve at the same time it is, for connections that move to their session's worker.
+    pub side: bool,
     /// When it began to form, in monotonic milliseconds.
     pub began_ms: u64,
     /// The time until it served. `None`: it has not yet, or its prototype died before its workers served.

@@ -144,6 +144,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         no_generation_serves: true,
         reader_secret: 0,
         connection_queue: None,
+        sessions: None,
         listeners: Vec::new(),
         package_directory: None,
     };

@@ -20,7 +20,7 @@ mod store_files;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use bolide_contract::boot::Boot;
+use bolide_contract::boot::{Boot, SessionFiles};
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::order_pair;
 use bolide_contract::settings::Settings;
@@ -37,6 +37,7 @@ use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::processes::{environment, process_attributes};
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::sessions::Sessions;
 use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
 use nix::unistd::Pid;
 
@@ -57,7 +58,7 @@ pub struct Provision {
     memories: Memories,
     /// When the files of memories are written to the disk, if any are.
     sync_ms: Option<u64>,
-    /// `None` if no TLS session can be resumed.
+    /// `None` if no TLS session can be resumed, and no cookie is sealed.
     tickets: Option<TicketKeyRenewal>,
     /// The plan for the forming generation, if the configuration was read again for it; the fields above are those in force.
     coming: Option<Plan>,
@@ -65,6 +66,7 @@ pub struct Provision {
     privileges: Option<Privileges>,
     memory: OwnedFd,
     connection_queue: ConnectionQueue,
+    sessions: Sessions,
     /// The memory file of the count of lost lines.
     log_losses: OwnedFd,
     /// In development: see [`error_report::error_page`].
@@ -102,6 +104,17 @@ pub struct Executed {
     pub note: ErrorReport,
 }
 
+/// Which prototype is executed.
+#[derive(Debug, Clone, Copy)]
+pub struct PrototypeStart {
+    pub generation: u32,
+    /// Which of the two generations that may serve at the same time it is ([`SessionFiles::side`]).
+    pub side: bool,
+    /// Its workers load the application.
+    pub is_lazy: bool,
+    pub no_generation_serves: bool,
+}
+
 impl Provision {
     /// Returns the resources of the first generation, and the master's view of the scoreboard.
     ///
@@ -119,6 +132,8 @@ impl Provision {
         let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
         let error_page = settings.development.is_some().then(error_report::error_page).transpose()?;
         let connection_queue = ConnectionQueue::new()?;
+        let mut sessions = Sessions::default();
+        sessions.prepare(&settings)?;
         let (losses, log_losses) = LogLosses::create()?;
         bolide_log::losses::share(losses);
         let queue_watch = QueueWatch::default();
@@ -134,6 +149,7 @@ impl Provision {
             privileges,
             memory,
             connection_queue,
+            sessions,
             log_losses,
             error_page,
             room,
@@ -273,6 +289,11 @@ impl Provision {
         Ok(())
     }
 
+    /// The descriptor of the keys' memory, if there are keys.
+    pub fn ticket_keys(&self) -> Option<i32> {
+        self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd())
+    }
+
     /// Makes the queues of messages that the coming settings need. Returns lines for the log.
     ///
     /// # Errors
@@ -282,9 +303,16 @@ impl Provision {
         self.message_queues.extend_for(settings)
     }
 
-    /// Takes over the queues of the previous master.
-    pub fn take_message_queues(&mut self, queues: MessageQueues) {
+    /// Takes over the queues of the previous master, and its keys, which open what it has sealed.
+    pub fn take_handed(&mut self, queues: MessageQueues, ticket_keys: Option<OwnedFd>) {
         self.message_queues = queues;
+        match ticket_keys.map(|handed| TicketKeyRenewal::succeed(&self.settings, &handed, now_ms())) {
+            Some(Ok(tickets)) => self.tickets = tickets,
+            Some(Err(error)) => log_sink::line(&format!(
+                "the keys of the previous master can't be used, so TLS sessions and cookies begin again: {error}"
+            )),
+            None => {}
+        }
     }
 
     pub fn message_queues(&self) -> &MessageQueues {
@@ -314,6 +342,15 @@ impl Provision {
         let planned = self.coming.as_ref().map(|coming| &coming.listeners);
         let listeners: Vec<&Listeners> = [&self.listeners].into_iter().chain(planned).collect();
         self.connection_queue.take(&listeners, now_ms);
+    }
+
+    /// Makes what workers need to find the one that has a session, if the coming settings need it.
+    ///
+    /// # Errors
+    /// No memory or no descriptors are left.
+    pub fn prepare_sessions(&mut self) -> io::Result<()> {
+        let settings = self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings);
+        self.sessions.prepare(settings)
     }
 
     /// Makes the socket for spans if the coming settings need it.
@@ -378,11 +415,12 @@ impl Provision {
         self.listeners.own(self.privileges.as_ref());
     }
 
-    /// Executes the prototype of a generation. With `is_lazy`, its workers load the application.
+    /// Executes the prototype of a generation.
     ///
     /// # Errors
     /// The program can't be executed, or no file descriptor is available.
-    pub fn execute_prototype(&self, generation: u32, is_lazy: bool, no_generation_serves: bool) -> io::Result<Executed> {
+    pub fn execute_prototype(&self, start: PrototypeStart) -> io::Result<Executed> {
+        let PrototypeStart { generation, side, is_lazy, no_generation_serves } = start;
         let (near, far) = order_pair()?;
         let note = ErrorReport::new()?;
         let settings = self.coming_settings();
@@ -394,7 +432,7 @@ impl Provision {
         inherited.extend(&log_targets);
         let alarms = bolide_log::alarms::descriptor().map(|descriptor| descriptor.as_raw_fd());
         inherited.extend(alarms);
-        let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
+        let ticket_keys = self.ticket_keys();
         let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
         inherited.extend(memories.descriptors());
         inherited.extend(self.message_queues.descriptors());
@@ -404,16 +442,13 @@ impl Provision {
         inherited.extend(error_page);
         let connection_queue = self.connection_queue.descriptors();
         inherited.extend(connection_queue);
+        let sessions = self.sessions.files(settings, side);
+        inherited.extend(sessions.iter().flat_map(SessionFiles::descriptors));
         let own = [far.as_raw_fd(), self.memory.as_raw_fd(), self.log_losses.as_raw_fd(), note.descriptor()];
         inherited.extend(own.into_iter().chain(log).chain(ticket_keys));
-        let at_terminal = settings.application.honour_stdin
-            || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
-        let mut booted = settings.clone();
-        booted.application.lazy = is_lazy;
-        // Secrets that no process of the application needs.
-        booted.tracing.spans.headers.clear();
+        let at_terminal = may_be_debugged(settings);
         let boot = Boot {
-            settings: booted,
+            settings: booted(settings, is_lazy),
             generation,
             master_pid: Pid::this().as_raw() as u32,
             at_terminal,
@@ -435,6 +470,7 @@ impl Provision {
             error_page,
             no_generation_serves,
             connection_queue: Some(connection_queue),
+            sessions,
             reader_secret: self.reader_permit.secret(),
             listeners: descriptors,
             package_directory: self.program().package_directory.as_ref().map(|path| path.to_string_lossy().into_owned()),
@@ -480,6 +516,20 @@ impl Provision {
         let [now, coming] = [&self.settings, self.coming_settings()].map(Room::without_spare);
         Room { processes: now.processes.max(coming.processes), helpers: now.helpers.max(coming.helpers), ..now }
     }
+}
+
+/// Whether a debugger in the application may use the master's terminal.
+fn may_be_debugged(settings: &Settings) -> bool {
+    settings.application.honour_stdin || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin())
+}
+
+/// The settings that a prototype gets.
+fn booted(settings: &Settings, is_lazy: bool) -> Settings {
+    let mut booted = settings.clone();
+    booted.application.lazy = is_lazy;
+    // Secrets that no process of the application needs.
+    booted.tracing.spans.headers.clear();
+    booted
 }
 
 /// Creates the scoreboard, without spare capacity if the file size limit does not allow it, and then without durations of groups

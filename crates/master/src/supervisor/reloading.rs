@@ -144,6 +144,9 @@ impl Supervisor {
                 for line in lines.unwrap_or_else(|error| vec![format!("no sockets for messages between processes: {error}")]) {
                     log_sink::line(&format!("reload: {line}"));
                 }
+                if let Err(error) = self.provision.prepare_sessions() {
+                    log_sink::line(&format!("reload: workers can't share the owners of sessions (sticky): {error}"));
+                }
                 if let Err(error) = self.provision.prepare_span_socket() {
                     log_sink::line(&format!("reload: there is no socket for spans: {error}"));
                 }

@@ -14,7 +14,7 @@ pub use crate::topics::platform::{WEB_CONCURRENCY, port};
 pub use crate::topics::tls::ciphers;
 pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 
-use bolide_configuration::diagnostic::{Diagnostic, Severity};
+use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::Pair;
 use bolide_contract::answering::{Answering, RouteRule};
@@ -215,6 +215,8 @@ struct Served {
     rules: Vec<RouteRule>,
     answering: Answering,
     compiled: CompiledRules,
+    /// Where `sticky` was configured.
+    sticky: Option<Location>,
     files: Option<Files>,
     script: Option<Helper>,
     is_jailed: bool,
@@ -243,6 +245,7 @@ impl Served {
         if let Some(path) = &answering.answering.health_path {
             answering::health::warn_of_hidden(path, &answering.routes, &files, context);
         }
+        let sticky = answering.sticky_location.take();
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
@@ -271,6 +274,7 @@ impl Served {
             rules,
             answering,
             compiled,
+            sticky,
             files,
             script,
             is_jailed,
@@ -383,6 +387,9 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         alarms,
         signals: draft.take(),
     };
+    if let Some(location) = &served.sticky {
+        answering::sticky::check(location, &settings, context);
+    }
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }

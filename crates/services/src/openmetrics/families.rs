@@ -1,9 +1,9 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
-use bolide_scoreboard::Work;
 use bolide_scoreboard::census::{ConnectionKind, STATES};
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TlsFailure};
+use bolide_scoreboard::{SessionResult, Work};
 
 use crate::family::FamilyKind::{Counter, Gauge, Histogram};
 use crate::family::{Facts, Family, Number, Samples, families, of_sockets, one};
@@ -68,6 +68,9 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_client_errors_total", Counter, &["direction"], client_errors),
     /// Bytes of responses, with their heads.
     ("bolide_sent_bytes_total", Counter, &[], one, |facts| sum(facts, |work| work.sent_bytes).into()),
+    /// Requests with `sticky`: served `here` by the worker that has their session, `moved` to it, by the worker that has
+    /// `learned` their session from them, or `not_moved` to the worker that has it because their connection could not move.
+    ("bolide_sticky_requests_total", Counter, &["result"], sticky),
     /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),
     /// Threads of workers by state.
@@ -206,6 +209,14 @@ fn routes(facts: &Facts, samples: &mut Samples<'_>) {
             samples(&[name, class], count.into());
         }
     });
+}
+
+/// Most instances do not have `sticky`, and do not get its series.
+fn sticky(facts: &Facts, samples: &mut Samples<'_>) {
+    let counts = SessionResult::ALL.map(|result| (result, sum(facts, |work| work.sessions[result as usize])));
+    if counts.iter().any(|(_, count)| *count > 0) {
+        counts.into_iter().for_each(|(result, count)| samples(&[result.name()], count.into()));
+    }
 }
 
 fn client_errors(facts: &Facts, samples: &mut Samples<'_>) {

@@ -88,6 +88,7 @@ mod tests {
         }
         measured.group_durations = vec![[1; COARSE_BUCKETS]; MAX_GROUPS + 1];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
+        facts.snapshot.workers[0].cores[0].work.sessions[0] = 1;
         for family in families() {
             let mut count = 0;
             (family.write)(&facts, &mut |labels, _| {

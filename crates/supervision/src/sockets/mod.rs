@@ -7,6 +7,7 @@ pub mod listen_queue;
 pub mod listeners;
 pub mod port_owner;
 pub mod service_manager;
+pub mod sessions;
 pub mod socket_activation;
 pub mod stats_pushers;
 pub mod stats_server;

@@ -1,10 +1,11 @@
-//! The keys of TLS session tickets: it creates and renews them. Workers use them; it does not speak TLS. The master runs it, for
-//! instances with a TLS listener.
+//! The keys of TLS session tickets and of the cookie of `sticky`: it creates and renews them. Workers use them; it does not speak
+//! TLS. The master runs it, for instances with a TLS listener or the cookie.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Settings;
-use bolide_scoreboard::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKeyring};
+use bolide_scoreboard::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKeyring, TicketKeys};
 
 use crate::log_sink;
 
@@ -23,18 +24,25 @@ pub struct TicketKeyRenewal {
 }
 
 impl TicketKeyRenewal {
-    /// The keys of an instance. `None` if no session can be resumed.
+    /// The keys of an instance. `None` if no session can be resumed, and no cookie is sealed.
     ///
     /// # Errors
     /// No memory or no random bytes are available.
     pub fn create(settings: &Settings, now_ms: u64) -> io::Result<Option<TicketKeyRenewal>> {
-        let lifetimes = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref());
-        let Some(lifetime_s) = lifetimes.map(|tls| tls.session_lifetime_s).max().filter(|seconds| *seconds > 0) else {
-            return Ok(None);
-        };
-        // A ticket can also be decrypted with the previous key, so a period must not be shorter than the lifetime of a session.
-        let period_ms = PERIOD_MS.max(u64::from(lifetime_s) * 1000);
+        let Some(period_ms) = period_ms(settings) else { return Ok(None) };
         let ring = TicketKeyring::create([fresh_key()?, fresh_key()?, fresh_key()?])?;
+        Ok(Some(TicketKeyRenewal { ring, period_ms, due_ms: now_ms + period_ms }))
+    }
+
+    /// The keys of an instance that takes over from another master: those of its predecessor open what they have sealed for one
+    /// period more.
+    ///
+    /// # Errors
+    /// As `create`, or the memory of the predecessor is of another kind.
+    pub fn succeed(settings: &Settings, before: &OwnedFd, now_ms: u64) -> io::Result<Option<TicketKeyRenewal>> {
+        let Some(period_ms) = period_ms(settings) else { return Ok(None) };
+        let Some(last) = TicketKeys::attach(before)?.encrypting() else { return TicketKeyRenewal::create(settings, now_ms) };
+        let ring = TicketKeyring::create([fresh_key()?, fresh_key()?, last])?;
         Ok(Some(TicketKeyRenewal { ring, period_ms, due_ms: now_ms + period_ms }))
     }
 
@@ -69,6 +77,15 @@ impl TicketKeyRenewal {
     }
 }
 
+/// How long a key seals, in milliseconds; `None` if nothing is sealed.
+fn period_ms(settings: &Settings) -> Option<u64> {
+    let lifetimes = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref());
+    let lifetime_s = lifetimes.map(|tls| tls.session_lifetime_s).max().unwrap_or(0);
+    // A ticket can also be decrypted with the previous key, so a period must not be shorter than the lifetime of a session.
+    let is_needed = lifetime_s > 0 || settings.answering.seals_cookies();
+    is_needed.then_some(PERIOD_MS.max(u64::from(lifetime_s) * 1000))
+}
+
 fn fresh_key() -> io::Result<TicketKey> {
     let mut bytes = [0; NAME_BYTES + SECRET_BYTES];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
@@ -79,7 +96,6 @@ fn fresh_key() -> io::Result<TicketKey> {
 mod tests {
     use super::*;
     use bolide_contract::tls::{ClientAuth, Tls, TlsVersion};
-    use bolide_scoreboard::ticket_keys::TicketKeys;
 
     fn settings(session_lifetime_s: u32) -> Settings {
         let mut settings = crate::testing::settings();

@@ -157,6 +157,8 @@ pub struct Inheritance {
     pub message_queues: Vec<(String, OwnedFd, OwnedFd)>,
     /// The queue of open connections: the record, and the ends to put into and to take from.
     pub connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
+    /// The memory of the keys that seal session tickets and the cookie of `sticky`.
+    pub ticket_keys: Option<OwnedFd>,
 }
 
 /// An event of the previous master.
@@ -220,6 +222,7 @@ impl Inheritance {
             memories: handed.memories.into_iter().filter_map(memory).collect(),
             message_queues: handed.message_queues.into_iter().filter_map(queue).collect(),
             connection_queue: handed.connection_queue.and_then(|queue| Some((queue, take(queue.put)?, take(queue.take)?))),
+            ticket_keys: handed.ticket_keys.and_then(take),
         })
     }
 }

@@ -65,6 +65,11 @@ impl ReadTimes {
         self.begun_us = self.latest_us;
     }
 
+    /// When the request that has begun to arrive did so.
+    pub fn begun_us(&self) -> u64 {
+        self.begun_us
+    }
+
     /// Takes the arrival of the request whose head is complete. The request behind it, if it is here already, was read with the
     /// latest bytes.
     pub fn take(&mut self) -> RequestStart {

@@ -3,6 +3,7 @@
 
 pub mod health;
 pub mod named_files;
+pub mod sticky;
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
@@ -152,6 +153,27 @@ pub const ENTRIES: &[OptionEntry] = rows![
         set!(|draft, _, pair| draft.of::<AnsweringDraft>().answering.health_path = Some(health::health_path(pair)?)),
     )
     .takes(Value::Form("a path"), "off")
+    .reach(Reach::Application),
+    /// Serve the requests of a session by the worker that has it. The value lists the places of a request that may say which
+    /// session it is of, and the first one with a session that a worker has decides: `header:NAME` (also learned when the
+    /// application sets the field in a response, as in MCP's `Mcp-Session-Id`), `query:NAME`, `cookie` (a cookie of the
+    /// server's own, `BOLIDE_WORKER`, which is sealed), `address` (the client's, of IPv6 the /64 network). The worker that
+    /// serves the first request of a session has it, until it drains, exits or is killed. Then the worker that gets the next
+    /// request has it. A connection moves to that worker with what was read of it, over HTTP/1 in the clear, uwsgi and SCGI.
+    /// Connections over TLS, HTTP/2 and FastCGI can't move, and `check` warns of them. There is room for 65,536 sessions, and
+    /// the one that was used longest ago is forgotten first.
+    /// Example: processes = 4
+    ///          sticky = header:mcp-session-id
+    ///          sticky = query:sid, cookie
+    supported(
+        "sticky",
+        set!(|draft, _, pair| {
+            let answering = draft.of::<AnsweringDraft>();
+            answering.sticky_location.get_or_insert(pair.location.clone());
+            sticky::add(&mut answering.answering.sticky, pair)?
+        }),
+    )
+    .takes(Value::List, "off")
     .reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
@@ -337,4 +359,6 @@ pub struct AnsweringDraft {
     pub answering: Answering,
     /// `compress-types` has replaced the default types.
     pub has_types: bool,
+    /// Where `sticky` was configured first.
+    pub sticky_location: Option<Location>,
 }

@@ -1,0 +1,104 @@
+//! The session of a connection's next request (`sticky`): which worker has it, whether the connection may move there, and its
+//! beginning at that worker.
+//!
+//! It does not know pairs or the poll. Worker threads run it.
+
+use bolide_protocol::session::{HeadEvent, Session};
+use bolide_scoreboard::session_owners::Owner;
+use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, SessionMove};
+
+use super::beginning::session_of;
+use super::requests::note_client;
+use super::steps::ServeStep;
+use super::travel::{NextRequest, Travel};
+use super::{Connection, Link};
+use crate::app::App;
+use crate::exchange::context::Context;
+use crate::exchange::health::is_check;
+use crate::exchange::worker::Worker;
+use crate::logging::waiting::RequestStart;
+use crate::sessions::affinity::{Affinity, ServedAt};
+use crate::sessions::session_keys::KeyedRequest;
+use crate::sockets::transport::ReadTimes;
+
+impl<A: App> Connection<A> {
+    /// Finds the worker that has the session of a request, whose head is at the beginning of `bytes`. `None`: it is served here.
+    #[inline(never)]
+    pub(super) fn find_owner(
+        &mut self,
+        affinity: &'static Affinity,
+        event: &HeadEvent,
+        bytes: &[u8],
+        context: &mut Context<'_, A>,
+    ) -> Option<ServeStep> {
+        let next = std::mem::take(&mut self.travel_mut().next);
+        self.exchange.response.notes.session = None;
+        let head_bytes = event.bytes.of(bytes);
+        if is_check(context.worker, &event.head, head_bytes, &context.thread.parts.variables) {
+            return None;
+        }
+        if affinity.needs_client() && self.client.is_trusted() && !event.is_repeated {
+            note_client(&mut self.client, event, head_bytes, context);
+        }
+        let now_ms = context.thread.clock.now_ms;
+        let (parts, limits) = (&context.thread.parts, &context.worker.head_limits);
+        let request = KeyedRequest::new(&event.head, head_bytes, parts, &self.client, limits);
+        let choice = affinity.choose(&request, now_ms);
+        if let ServedAt::Elsewhere(owner) = choice.place
+            && next == NextRequest::Free
+            && self.may_move_with(bytes.len(), affinity, owner, now_ms)
+        {
+            return Some(ServeStep::Move(owner));
+        }
+        let has_arrived = next == NextRequest::HasArrived;
+        let answer = affinity.answer(choice, &request, now_ms, has_arrived, &context.thread.slot.tally);
+        self.exchange.response.notes.session = answer;
+        None
+    }
+
+    /// Whether it may move with this much input: no byte of an answer waits, and the worker there can begin again from the input.
+    fn may_move_with(&self, input_bytes: usize, affinity: &Affinity, owner: Owner, now_ms: u64) -> bool {
+        // FastCGI's parameters are stored where they were read, and TLS and HTTP/2 have state that only this process knows.
+        let begins_again = matches!(self.session, Session::Http1(_) | Session::Uwsgi(_) | Session::Scgi(_));
+        begins_again
+            && matches!(self.link, Link::Socket { .. })
+            && self.transport.is_movable_kind()
+            && !self.transport.has_unsent()
+            && !self.transport.is_given_away()
+            && !self.transport.is_broken
+            && !self.is_last
+            && input_bytes <= MAX_INPUT_BYTES
+            && affinity.pair_of(owner).is_some()
+            && self.travel().moves.next(now_ms).is_some()
+    }
+
+    /// Up to which length a buffer of this length is filled, of which `held` bytes are there. A request may move with what was
+    /// read of it, so its first reads take no more than moves. Costs one branch without `sticky`.
+    #[inline(always)]
+    pub(super) fn most_input(&self, held: usize, room: usize, worker: &Worker) -> usize {
+        match worker.affinity {
+            Some(_) if held < MAX_INPUT_BYTES && self.exchange.is_idle() => room.min(MAX_INPUT_BYTES),
+            _ => room,
+        }
+    }
+
+    /// The input that was read and not used.
+    pub fn input(&self) -> &[u8] {
+        &self.input
+    }
+
+    /// It has arrived with this input, and its next request is served here.
+    pub fn begin_with(&mut self, input: Vec<u8>, moved: &SessionMove, worker: &Worker) {
+        self.input = input;
+        *self.travel_mut() = Travel { moves: moved.moves, next: NextRequest::HasArrived };
+        if worker.settings.tracing.gives_start && moved.arrived_us != 0 {
+            self.transport.read_times = Some(Box::new(ReadTimes::of_stream(RequestStart { arrived_us: moved.arrived_us })));
+        }
+    }
+
+    /// It could not move: its next request is served here, and parsed again from its input.
+    pub fn stay(&mut self, worker: &Worker) {
+        self.session = session_of(worker.listeners.get(self.listener).map(|listener| listener.protocol), worker);
+        self.travel_mut().next = NextRequest::Stays;
+    }
+}

@@ -1,0 +1,23 @@
+//! The moves of a connection to workers that have its sessions (`sticky`), and what they mean for its next request. It does not
+//! know the connection. Workers run it.
+
+use bolide_scoreboard::session_pair::Moves;
+
+/// The moves of a connection.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Travel {
+    pub moves: Moves,
+    pub next: NextRequest,
+}
+
+/// What happens to the next request of a connection, whichever worker has its session.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum NextRequest {
+    /// It may move.
+    #[default]
+    Free,
+    /// It has moved here, so it is served here: no request moves twice.
+    HasArrived,
+    /// It could not move.
+    Stays,
+}
