@@ -158,6 +158,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/services/locks",
     // Workers and helpers talk to engines. Their numbers are places in one list, so all of it is taken or none.
     "/services/distributed",
+    // Inboxes are bounded in number and size, and they refer to an engine by its place in that list.
+    "/services/inboxes",
     "/mules",
     "/lifecycle/harakiri_ms",
     "/lifecycle/shortest_route_harakiri_ms",

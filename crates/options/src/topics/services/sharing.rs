@@ -74,7 +74,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: publish = engine=redis://127.0.0.1:6379/0
     supported("publish", Setting::By(set_publish))
         .takes(Value::SwitchOr("`engine=` and an address such as `redis://…`, `rediss://…` or `redis+unix:///PATH`"), "off")
-        .reach(Reach::Master),
+        .reach(Reach::Application),
     /// The size of each inbox of `publish` in bytes, including the kernel's overhead for each message. Messages that do not fit
     /// are dropped, and the subscriptions that miss them are told their number. net.core.wmem_max limits the size.
     /// Example: publish = true
@@ -87,7 +87,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
         }),
     )
     .takes(within(131_072, 1_073_741_824, "bytes"), "212992")
-    .reach(Reach::Master),
+    .reach(Reach::Application),
     /// Give names to the numbers of the server and of the application, for `uwsgi.metric_get` and for `metrics` in the
     /// statistics. The master collects them each second. The options of metrics turn it on, too.
     /// Example: enable-metrics = true
