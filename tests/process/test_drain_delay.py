@@ -9,6 +9,7 @@ import time
 
 import pytest
 from support.client import Closed
+from support.front import LOCAL, binary
 from support.http2 import Http2
 from support.metrics import fetch, metrics_address, value_of
 from support.waiting import wait_until
@@ -146,14 +147,17 @@ def test_the_drain_begins_when_no_connection_has_arrived_for_drain_quiet(serve):
     assert instance.wait_for_exit() == 0
 
 
-def test_connections_without_a_request_do_not_prolong_the_delay(serve):
-    instance = serve(quiet=QUIET)
+@pytest.mark.parametrize("header", [b"", binary(command=LOCAL)], ids=["no byte", "PROXY LOCAL"])
+def test_connections_without_a_request_do_not_prolong_the_delay(header, serve):
+    proxied = ("--enable-proxy-protocol", "--trusted-proxies", "127.0.0.1") if header else ()
+    instance = serve(*proxied, quiet=QUIET)
     instance.send_signal(signal.SIGTERM)
     instance.wait_for_log(WAITS)
     is_over = re.compile("^bolide: stop: no connection has arrived for 1 s$", re.MULTILINE)
     # As a load balancer checks a port.
     while not is_over.search(instance.log):
         with contextlib.suppress(ConnectionError), instance.connect() as check:
+            check.send(header)
             check.end_sending()
             assert check.is_closed()
     assert instance.wait_for_exit() == 0

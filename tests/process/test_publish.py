@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.listeners import Listener, ask, in_each_worker
+from support.listeners import Listener, ask, assert_a_slow_listener_is_told_what_it_missed, in_each_worker, numbers
 from support.metrics import metrics_address, value_of
 from support.server import APPS
 from support.waiting import wait_until
@@ -31,10 +31,6 @@ def shop(serve):
 def listeners_line(size):
     """What a listener says of a long text."""
     return {"news": ["str", size, hashlib.sha256(b"x" * size).hexdigest()]}
-
-
-def numbers(count, channel="news"):
-    return [{channel: str(number)} for number in range(count)]
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -150,13 +146,7 @@ def test_bad_messages_and_channels_are_refused_with_words(shop):
 
 def test_a_subscription_that_is_too_slow_loses_the_oldest_messages_and_is_told_how_many(shop, tmp_path):
     server = shop(processes=1)
-    gate = tmp_path / "gate"
-    slow, quick = Listener(server, hold=gate, most=10), Listener(server)
-    assert ask(server, "publish_all('news', 250)") == "250"
-    assert quick.take(250) == numbers(250)
-    gate.touch()
-    assert slow.next() == {"missed": 240, "in_all": 240}
-    assert slow.take(10) == numbers(250)[240:]
+    assert_a_slow_listener_is_told_what_it_missed(server, tmp_path / "gate")
 
 
 def test_a_process_that_does_not_read_does_not_hold_up_publishers_and_is_told_what_it_missed(shop, tmp_path):

@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from support.listeners import Listener, ask, in_each_worker
+from support.listeners import Listener, ask, in_each_worker, numbers
 from support.metrics import metrics_address, value_of
 from support.waiting import wait_until
 
@@ -28,10 +28,6 @@ def shop(serve, redis):
         return serve(CONFIGURATION.format(url=url, processes=processes) + "\n".join(options))
 
     return shop
-
-
-def numbers(count, first=0):
-    return [{"news": str(number)} for number in range(first, first + count)]
 
 
 def wait_for_listeners(redis, count, channel="news"):

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.listeners import Listener, ask, in_each_worker
+from support.listeners import Listener, ask, assert_a_slow_listener_is_told_what_it_missed, in_each_worker, numbers
 from support.waiting import wait_until
 
 CONFIGURATION = """
@@ -24,10 +24,6 @@ KINDS = {
 @pytest.fixture
 def shop(serve):
     return lambda *options, processes=2: serve(CONFIGURATION + "\n".join([f"processes = {processes}", *options]))
-
-
-def numbers(count, channel="news"):
-    return [{channel: str(number)} for number in range(count)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,13 +75,7 @@ def test_with_a_timeout_a_listener_gets_none_while_no_message_comes(shop, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slow_listener_is_told_what_it_missed(shop, kind, tmp_path):
     server = shop(KINDS[kind], processes=1)
-    gate = tmp_path / "gate"
-    slow, quick = Listener(server, hold=gate, most=10), Listener(server)
-    assert ask(server, "publish_all('news', 250)") == "250"
-    assert quick.take(250) == numbers(250)
-    gate.touch()
-    assert slow.next() == {"missed": 240, "in_all": 240}
-    assert slow.take(10) == numbers(250)[240:]
+    assert_a_slow_listener_is_told_what_it_missed(server, tmp_path / "gate")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -48,6 +48,11 @@ class Listener:
         self.client.close()
 
 
+def numbers(count, channel="news", first=0):
+    """Returns what a listener gets of ``publish_all``."""
+    return [{channel: str(number)} for number in range(first, first + count)]
+
+
 def ask(server, expression):
     """Returns what an expression is in any worker."""
     return server.get("/?" + quote(expression)).text
@@ -69,3 +74,13 @@ def in_each_worker(server, count, without=(), **more):
     for other in others:
         other.close()
     return found
+
+
+def assert_a_slow_listener_is_told_what_it_missed(server, gate):
+    """A subscription that is held until the file `gate` exists loses the oldest messages, and another one loses none."""
+    slow, quick = Listener(server, hold=gate, most=10), Listener(server)
+    assert ask(server, "publish_all('news', 250)") == "250"
+    assert quick.take(250) == numbers(250)
+    gate.touch()
+    assert slow.next() == {"missed": 240, "in_all": 240}
+    assert slow.take(10) == numbers(250)[240:]

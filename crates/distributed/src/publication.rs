@@ -95,14 +95,14 @@ impl Publisher {
 /// A number for an instance, by which it knows its own messages. It is not 0.
 ///
 /// # Errors
-/// The system has no random bytes.
+/// The system can't provide random bytes.
 pub fn new_origin() -> Result<u64, Fault> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(|error| Fault::Refused(format!("no random bytes for a number: {error}")))?;
     Ok(u64::from_be_bytes(random).max(1))
 }
 
-/// The start of the names of all channels at the server.
+/// The prefix of all channel names on the server.
 pub(crate) fn channel_prefix(engine: &Engine) -> Vec<u8> {
     engine.key("publish", &engine.address().database.to_string())
 }

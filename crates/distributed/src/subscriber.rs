@@ -67,7 +67,7 @@ impl Wish {
 
 impl WantedChannels {
     /// # Errors
-    /// There is no descriptor for the bell.
+    /// The bell can't be created: out of descriptors.
     pub fn new() -> io::Result<WantedChannels> {
         let (bell, ringer) = UnixStream::pair()?;
         bell.set_nonblocking(true)?;

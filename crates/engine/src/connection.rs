@@ -16,7 +16,6 @@ mod refusal;
 mod requests;
 mod steps;
 mod streaming;
-mod travel;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -38,6 +37,7 @@ use crate::scheduling::body_timeout::{BodyTimeout, DRAIN_ARRIVAL_MS};
 use crate::scheduling::connections::{Due, ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::scheduling::turn::TurnBudget;
+use crate::sessions::Travel;
 use crate::sockets::client::Client;
 use crate::sockets::socket::{self, Read};
 use crate::sockets::tls::TlsFault;
@@ -47,7 +47,6 @@ use proxy_header::take_proxy_header;
 use refusal::{answer_fault, log_refusal, path_of, place};
 pub use steps::NextAction;
 use steps::ServeStep;
-use travel::Travel;
 
 /// A connection that this side ends with unread input lingers for this many milliseconds, so that the peer can read the answer
 /// before a reset destroys it (RFC 9112 section 9.6).
@@ -118,14 +117,6 @@ enum ConnectionStage {
 impl<A: App> Connection<A> {
     pub fn listener(&self) -> usize {
         self.listener
-    }
-
-    fn travel(&self) -> Travel {
-        self.travel
-    }
-
-    fn travel_mut(&mut self) -> &mut Travel {
-        &mut self.travel
     }
 
     pub fn link(&self) -> &Link {
@@ -338,6 +329,14 @@ impl<A: App> Connection<A> {
 
     fn writer(&mut self) -> ResponseWriter<'_> {
         ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport }
+    }
+
+    fn travel(&self) -> Travel {
+        self.travel
+    }
+
+    fn travel_mut(&mut self) -> &mut Travel {
+        &mut self.travel
     }
 
     /// The request is the first one of its connection: of HTTP/2, the first stream.

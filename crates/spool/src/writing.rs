@@ -73,7 +73,7 @@ impl Writer {
     /// A name that no other job has, for a job that is kept in another place than a directory.
     ///
     /// # Errors
-    /// The system has no random bytes.
+    /// The system can't provide random bytes.
     pub fn name(&self) -> io::Result<String> {
         self.next_name(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }

@@ -37,7 +37,7 @@ const IS_WAKE_UP: u8 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
     Done,
-    /// The inbox has no room, or too many descriptors of this user are in flight (ETOOMANYREFS).
+    /// The inbox is full, or the user has too many descriptors in flight (ETOOMANYREFS).
     Full,
 }
 
@@ -62,7 +62,7 @@ pub enum Taken {
         channel: Range<usize>,
         file: File,
     },
-    /// A message whose memory file did not arrive, because this process has no free descriptor.
+    /// The memory file of a message did not arrive, because this process is out of descriptors.
     Lost {
         channel: Range<usize>,
     },
@@ -75,7 +75,7 @@ impl<'a> Outgoing<'a> {
     /// `channel` and `data` are within the bounds above.
     ///
     /// # Errors
-    /// There is no memory or descriptor for a memory file.
+    /// The memory file can't be created: out of memory or descriptors.
     pub fn new(channel: &'a [u8], data: &'a [u8], is_text: bool) -> io::Result<Outgoing<'a>> {
         let file = if data.len() > MAX_INLINE_BYTES { Some(sealed(data)?) } else { None };
         let flags = if is_text { IS_TEXT } else { 0 } | if file.is_some() { IS_IN_FILE } else { 0 };

@@ -48,7 +48,7 @@ pub fn is_gone(pid: u32) -> bool {
     kill(Pid::from_raw(pid.cast_signed()), None) == Err(Errno::ESRCH)
 }
 
-/// A process of this prototype has exited, and listens no longer.
+/// Frees the inbox of a process of this prototype that has exited.
 pub fn note_end(pid: u32) {
     if let Some(table) = table() {
         table.release(pid);

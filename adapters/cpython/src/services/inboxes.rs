@@ -2,7 +2,7 @@
 //! that listen, and takes them out of this process' own. It does not know about subscriptions. Every process that loads the
 //! application may publish; workers and helpers listen.
 //!
-//! A process that does not listen has no inbox: it takes a place in the table with its first subscription.
+//! A process takes an inbox with its first subscription, and gives it back with its last.
 
 use std::fs::File;
 use std::io;
@@ -54,7 +54,9 @@ fn inboxes(function: &str) -> PyResult<(&'static InboxTable<'static>, &'static [
         )));
     };
     if sockets.len() != table.count() {
-        return Err(PyRuntimeError::new_err(format!("bolide.{function}() has no sockets: the log of the server says why")));
+        return Err(PyRuntimeError::new_err(format!(
+            "bolide.{function}() can't reach the inboxes of `publish`: see the start of the server's log"
+        )));
     }
     Ok((table, sockets))
 }
@@ -114,7 +116,7 @@ fn publish(py: Python<'_>, table: &InboxTable<'_>, sockets: &[[RawFd; 2]], messa
         let Some([inbox, _]) = sockets.get(number) else { continue };
         let outgoing = match &mut outgoing {
             Some(outgoing) => outgoing,
-            // There is no memory file for a message without listeners. Other threads run while a long one is copied.
+            // A memory file is made only if a process listens. Other threads run while a long message is copied.
             None if bytes > MAX_INLINE_BYTES => {
                 outgoing.insert(py.detach(|| Outgoing::new(message.channel.as_bytes(), message.data, message.is_text))?)
             }
@@ -174,7 +176,7 @@ impl Inbox {
         let number = table.claim(pid, is_gone).ok_or_else(|| {
             PyRuntimeError::new_err(format!("all {} inboxes are taken: other processes of this instance listen", table.count()))
         })?;
-        let sockets = *sockets.get(number).ok_or_else(|| PyRuntimeError::new_err("the inbox has no socket"))?;
+        let sockets = *sockets.get(number).ok_or_else(|| PyRuntimeError::new_err("the socket of the inbox is missing"))?;
         let inbox = Inbox { number, pid, sockets, buffer: Mutex::new(vec![0; MAX_PACKET_BYTES]), remote: Mutex::new(None) };
         // What publishers have sent to the last holder.
         while !matches!(take(sockets[1], &mut inbox.buffer())?, Taken::Nothing) {}

@@ -80,7 +80,7 @@ pub fn send(message: PublishedMessage) {
         // The first message of this process. A thread that can't be started is tried again with the next one.
         None => match RemoteSender::start(engine, pid) {
             Some(sender) => slot.insert(sender).clone(),
-            None => return note_unsent(table, engine, 1, "there is no thread to send them"),
+            None => return note_unsent(table, engine, 1, "the thread that sends them can't be started"),
         },
     };
     drop(slot);
@@ -201,7 +201,7 @@ pub struct RemoteListener {
 }
 
 impl RemoteListener {
-    /// Listens for the inbox of this number. `Ok(None)`: `publish` has no engine.
+    /// Starts to listen for the inbox of this number. Returns `Ok(None)` if `publish` does not use an engine.
     pub fn start(number: usize, inbox: RawFd) -> Result<Option<RemoteListener>, String> {
         let Some((engine, table)) = ENGINE.get().zip(table()) else { return Ok(None) };
         let own = origin(table)?;

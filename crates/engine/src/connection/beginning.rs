@@ -7,13 +7,13 @@ use bolide_contract::settings::Protocol;
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::session::Session;
 
-use super::travel::Travel;
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
 use crate::connection::multiplexer::{Arrival, StreamLink};
 use crate::exchange::Exchange;
 use crate::exchange::worker::Worker;
 use crate::scheduling::connections::Key;
+use crate::sessions::Travel;
 use crate::sockets::client::Client;
 use crate::sockets::listener::{ListeningSocket, Peer};
 use crate::sockets::transport::{ReadTimes, Transport};

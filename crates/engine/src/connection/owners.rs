@@ -10,7 +10,6 @@ use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, SessionMove};
 use super::beginning::session_of;
 use super::requests::note_client;
 use super::steps::ServeStep;
-use super::travel::{NextRequest, Travel};
 use super::{Connection, Link};
 use crate::app::App;
 use crate::exchange::context::Context;
@@ -19,6 +18,7 @@ use crate::exchange::worker::Worker;
 use crate::logging::waiting::RequestStart;
 use crate::sessions::affinity::{Affinity, ServedAt};
 use crate::sessions::session_keys::KeyedRequest;
+use crate::sessions::{NextRequest, Travel};
 use crate::sockets::transport::ReadTimes;
 
 impl<A: App> Connection<A> {
