@@ -123,7 +123,8 @@ impl Cells<'_> {
     }
 
     /// How many keys have an owner, whether or not it lives.
-    pub fn used(&self) -> usize {
+    #[cfg(test)]
+    fn used(&self) -> usize {
         self.0.iter().filter(|cell| Owner::of(cell.state.load(Relaxed)).is_some()).count()
     }
 

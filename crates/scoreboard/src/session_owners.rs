@@ -73,11 +73,6 @@ impl SessionOwners {
     pub fn learn(&self, hash: u64, owner: Owner, reason: Reason, now_s: u64, lives: impl Fn(Owner) -> bool) -> Owner {
         Cells(&self.table.cells).learn(hash, owner, reason, now_s, lives)
     }
-
-    /// How many keys have an owner.
-    pub fn used(&self) -> usize {
-        Cells(&self.table.cells).used()
-    }
 }
 
 fn map(memory: &OwnedFd) -> io::Result<&'static OwnersTable> {
