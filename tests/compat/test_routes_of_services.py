@@ -8,7 +8,7 @@ APPLICATION = """\
 import uwsgi
 
 def note(number):
-    with open("notes", "a") as file:
+    with open("signals", "a") as file:
         file.write(f"signal {number}\\n")
 
 uwsgi.register_signal(17, "", note)
@@ -23,7 +23,7 @@ wsgi-file = {directory}/application.py
 master = true
 metric = orders
 metric = name=seen,type=gauge,initial_value=5
-alarm = team cmd:cat >> notes; echo >> notes
+alarm = team cmd:cat >> alarms; echo >> alarms
 route = ^/add/(\w+)/(-?\d+) metricinc:$1,$2
 route = ^/less metricdec:orders
 route = ^/times metricmul:orders,3 and words
@@ -58,10 +58,11 @@ def results_of(address, directory, log):
         with Client(address) as client:
             client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             bodies[path] = client.read_to_end().partition(b"\r\n\r\n")[2]
-    notes = directory / "notes"
+    # Each process appends to a file of its own: cat and echo are two writes, and a signal's line could come between them.
+    files = [directory / "signals", directory / "alarms"]
 
     def noted():
-        return {line for line in notes.read_text().splitlines() if line} if notes.exists() else set()
+        return [line for file in files if file.exists() for line in file.read_text().splitlines() if line]
 
     wait_until(lambda: len(noted()) >= 2, lambda: f"a signal and an alarm: {noted()}\n{log()}")
     return bodies, noted()
@@ -74,4 +75,4 @@ def test_routes_use_metrics_signals_and_alarms_as_in_uwsgi(serve, uwsgi, tmp_pat
     directory, configuration = prepared(tmp_path / "ours", CONFIGURATION, application=APPLICATION)
     instance = serve(configuration)
     assert results_of(instance.address(), directory, lambda: instance.log) == theirs
-    assert theirs[1] == {"signal 17", "GET of it"}
+    assert theirs[1] == ["signal 17", "GET of it"]
