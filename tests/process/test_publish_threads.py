@@ -114,6 +114,7 @@ def test_mules_spoolers_and_timers_publish_and_a_mule_listens(shop, tmp_path):
         "threads = 3",
         "mule = true",
         "mule = listening:listening_mule",
+        "mule-reload-mercy = 600",
         f"spooler = {tmp_path}/jobs",
         f"import = {tmp_path}/clock.py",
         processes=1,
@@ -133,8 +134,10 @@ def test_mules_spoolers_and_timers_publish_and_a_mule_listens(shop, tmp_path):
     until({"answers": "mule 2: who?"})
     # A mule that waits is idle: a reload does not wait for its mercy.
     listener.close()
+    old = {process.pid for process in server.processes()} - {server.process.pid}
     server.send_signal(signal.SIGHUP)
-    wait_until(lambda: "generation 2" in server.log, "the new generation")
+    # Until then the old worker and the old mule answer too.
+    wait_until(lambda: old.isdisjoint(process.pid for process in server.processes()), lambda: f"their end: {server.log}")
     listener = Listener(server, channels="answers")
     wait_until(lambda: ask(server, "publish('questions', 'you?')") == "[1]", "the new mule listens")
     assert listener.next() == {"answers": "mule 2: you?"}
