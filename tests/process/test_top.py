@@ -1,5 +1,6 @@
 """`bolide top`: lines without a terminal, and a screen in a real pseudo-terminal that is as it was afterwards."""
 
+import json
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import termios
 import threading
 
 import pytest
+from support.metrics import metrics_address, value_of
 from support.waiting import wait_until
 from support_instance import DONE, NO_INSTANCE, REFUSED
 from support_top import Screen
@@ -143,3 +145,46 @@ def test_top_says_that_the_instance_is_gone_and_goes_on(start, screen, call):
     top.press("\x03")
     assert top.end() == 0
     assert call("top", instance.pid)[0] == NO_INSTANCE
+
+
+def test_status_and_top_count_what_sticky_and_publish_have_done(start, call, screen, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "import bolide\ndef application(environ, start_response):\n"
+        "    bolide.publish('news', 'sold')\n    start_response('200 OK', [])\n    return [b'done']\n"
+    )
+    options = ("--processes", "2", "--sticky", "query:sid", "--publish", "--metrics", "127.0.0.1:0")
+    instance = start(*options, module="shop")
+
+    def status():
+        return json.loads(call("status", "--json", instance.pid)[1])
+
+    assert status()["sticky"] == {"here": 0, "moved": 0, "learned": 0, "not_moved": 0}
+    for _ in range(20):
+        instance.body("/?sid=ann")
+    sticky = wait_until(lambda: sum((found := status()["sticky"]).values()) == 20 and found, "each request counts")
+    assert (sticky["learned"], sticky["here"] + sticky["moved"], sticky["not_moved"]) == (1, 19, 0)
+    for result, count in sticky.items():
+        assert value_of(metrics_address(instance), "bolide_sticky_requests_total", result=result) == count
+    lines = [
+        f"sticky: {sticky['here']} here, {sticky['moved']} moved, 1 learned, 0 not moved",
+        "publish: 20 messages, 0 delivered, 0 missed, 0 processes listen",
+    ]
+    for command in ("top", "--once"), ("status",):
+        said = call(*command, instance.pid)[1].splitlines()
+        assert [line for line in said if line.startswith(("sticky", "publish"))] == lines
+    shown = screen(instance.pid).wait_until_shown(lambda shown: lines[0] in shown, lines[0])
+    assert shown[shown.index(lines[0]) + 1] == lines[1]
+    # A small screen is for the processes.
+    small = screen(instance.pid, lines=19).wait_until_shown(lambda shown: shown[-1].startswith("q quit"), "the keys")
+    assert not set(lines) & set(small)
+    # Workers that have exited count too.
+    instance.reload(2)
+    instance.wait_for_replacement(count=2)
+    assert status()["sticky"] == sticky
+
+
+@pytest.mark.parametrize("options", [("--processes", "2"), ("--sticky", "query:sid")], ids=["without it", "one worker"])
+def test_status_does_not_mention_sticky_where_it_has_no_effect(options, start, call):
+    instance = start(*options)
+    assert json.loads(call("status", "--json", instance.pid)[1])["sticky"] is None
+    assert not re.search("^(sticky|publish)", call("status", instance.pid)[1], re.M)

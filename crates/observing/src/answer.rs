@@ -1,6 +1,8 @@
-//! Reading an answer of a running instance, in which a number may lack and a text may be a client's: its values, and the
-//! generations in it for `bolide status` and `bolide top`. Pure functions. The process of the command line runs it.
+//! Reading an answer of a running instance, in which a number may lack and a text may be a client's: its values, and for
+//! `bolide status` and `bolide top` its generations and the counts of its services. Pure functions. The process of the command
+//! line runs it.
 
+use bolide_scoreboard::SessionResult;
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::Value;
 
@@ -59,7 +61,86 @@ impl GenerationRow {
     }
 }
 
+/// The counts of messages: the key of each, and its words for one and for several.
+const MESSAGES: [(&str, &str, &str); 4] = [
+    ("published", "message", "messages"),
+    ("delivered", "delivered", "delivered"),
+    ("missed", "missed", "missed"),
+    ("listeners", "process listens", "processes listen"),
+];
+/// The counts of messages between machines.
+const REMOTE_MESSAGES: [(&str, &str, &str); 4] = [
+    ("sent", "sent", "sent"),
+    ("unsent", "unsent", "unsent"),
+    ("received", "received", "received"),
+    ("interruptions", "interruption", "interruptions"),
+];
+
+/// What a service has counted since startup.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServiceCounts {
+    pub title: &'static str,
+    /// The title for narrow terminals.
+    pub short_title: &'static str,
+    /// Each with its word.
+    pub counts: Vec<(u64, String)>,
+}
+
+impl ServiceCounts {
+    /// Reads those of `sticky` and `publish`, if the instance uses them.
+    pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
+        let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
+        let publish = &answer["publish"];
+        let services = [
+            ("sticky", "sticky", &answer["sticky"], sticky),
+            ("publish", "publish", publish, MESSAGES),
+            ("publish to other machines", "other machines", &publish["remote"], REMOTE_MESSAGES),
+        ];
+        let used = services.into_iter().filter(|(_, _, entry, _)| entry.is_object());
+        used.map(|(title, short_title, entry, words)| {
+            let counts = words.map(|(key, one, several)| {
+                // Some are lists of what they count.
+                let count = entry[key].as_array().map_or_else(|| number(&entry[key]), |list| list.len() as u64);
+                (count, if count == 1 { one } else { several }.replace('_', " "))
+            });
+            ServiceCounts { title, short_title, counts: counts.into() }
+        })
+        .collect()
+    }
+
+    /// The counts in a line: `sticky: 12 here, 3 moved, 4 learned, 0 not moved`.
+    pub fn in_words(&self) -> String {
+        let counts: Vec<String> = self.counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
+        format!("{}: {}", self.title, counts.join(", "))
+    }
+}
+
 /// A long duration in whole seconds.
 pub fn age(milliseconds: u64) -> String {
     if milliseconds < 1000 { "0 s".to_owned() } else { duration(milliseconds / 1000 * 1000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn services_have_a_line_if_the_instance_uses_them() {
+        let lines = |answer: Value| ServiceCounts::all_of(&answer).iter().map(ServiceCounts::in_words).collect::<Vec<_>>();
+        assert_eq!(lines(json!({"sticky": null, "publish": null})), [""; 0]);
+        let remote = json!({"sent": 7, "unsent": 0, "received": 1, "interruptions": 1});
+        let answer = json!({
+            "sticky": {"here": 12, "moved": 3, "learned": 4, "not_moved": 0},
+            "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
+        });
+        assert_eq!(
+            lines(answer),
+            [
+                "sticky: 12 here, 3 moved, 4 learned, 0 not moved",
+                "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
+                "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
+            ]
+        );
+    }
 }

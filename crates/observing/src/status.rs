@@ -11,7 +11,7 @@ use bolide_supervision::system::seconds_since_1970;
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::{Value, json};
 
-use crate::answer::GenerationRow;
+use crate::answer::{GenerationRow, ServiceCounts};
 use crate::instances::ask_about;
 use crate::output::{Ending, say};
 use crate::usage::Usages;
@@ -165,7 +165,7 @@ fn write_logs(answer: &Value, said: &mut String) {
     }
 }
 
-/// Writes the lines about mules' messages, caches, engines and channels.
+/// Writes the lines about mules' messages, caches, engines, sessions and channels.
 fn write_services(answer: &Value, said: &mut String) {
     if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
         let _ = writeln!(said, "mules: {refused} messages were refused because their queue was full");
@@ -192,21 +192,7 @@ fn write_services(answer: &Value, said: &mut String) {
         };
         let _ = writeln!(said, "engine {address}: {state}, {}, {failed} failed, {refused} refused", counted(calls, "call"));
     }
-    if let Some(publish) = answer["publish"].as_object() {
-        let [published, delivered, missed] = ["published", "delivered", "missed"].map(|key| publish[key].as_u64().unwrap_or(0));
-        let listeners = match publish["listeners"].as_array().map_or(0, Vec::len) {
-            1 => "1 process listens".to_owned(),
-            count => format!("{count} processes listen"),
-        };
-        let _ = writeln!(said, "publish: {}, {delivered} delivered, {missed} missed, {listeners}", counted(published, "message"));
-        if let Some(remote) = publish["remote"].as_object() {
-            let [sent, unsent, received, interruptions] =
-                ["sent", "unsent", "received", "interruptions"].map(|key| remote[key].as_u64().unwrap_or(0));
-            let interruptions = counted(interruptions, "interruption");
-            let _ =
-                writeln!(said, "publish to other machines: {sent} sent, {unsent} unsent, {received} received, {interruptions}");
-        }
-    }
+    ServiceCounts::all_of(answer).iter().for_each(|service| _ = writeln!(said, "{}", service.in_words()));
 }
 
 fn write_helpers(answer: &Value, said: &mut String) {

@@ -7,12 +7,13 @@ use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
 use bolide_scoreboard::histogram::Distribution;
-use bolide_scoreboard::{InFlight, Row};
+use bolide_scoreboard::{InFlight, Row, SessionResult};
 use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
 use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::sessions::needs_sessions;
 use bolide_supervision::text::counted;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -131,6 +132,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "caches": caches(view),
         "engines": engines(view, now_ms),
         "publish": publish(view),
+        "sticky": sticky(view),
         "signals": view.signaling.described(now_ms),
     })
 }
@@ -235,6 +237,15 @@ fn publish(view: View<'_>) -> Value {
         "inboxes": inboxes.count(),
         "listeners": inboxes.holders().map(listener).collect::<Vec<Value>>(),
     })
+}
+
+/// Returns the requests by where `sticky` had them served; null without the option, and if there is one worker.
+fn sticky(view: View<'_>) -> Value {
+    if !needs_sessions(view.provision.settings()) {
+        return Value::Null;
+    }
+    let work = view.total_work();
+    Value::from_iter(SessionResult::ALL.map(|result| (result.name(), work.sessions[result as usize])))
 }
 
 /// Returns the entry of a helper, `None` for other children.

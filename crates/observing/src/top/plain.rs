@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::answer::ServiceCounts;
 pub use crate::answer::age;
 use crate::top::numbers::{self, Forms};
 use crate::top::sample::Sample;
@@ -12,8 +13,11 @@ const MEBIBYTE: u64 = 1 << 20;
 /// Returns a look as lines.
 pub fn lines(sample: &Sample) -> String {
     let mut said = format!("{}\n{}\n", title(sample), rates(sample));
-    for row in &sample.generations {
+    for service in &sample.services {
         // Writing to a String can't fail.
+        let _ = writeln!(said, "{}", service.in_words());
+    }
+    for row in &sample.generations {
         let _ = writeln!(said, "{}", row.in_words());
     }
     if let Some(why) = &sample.failure {
@@ -92,6 +96,17 @@ pub fn rates_parts(sample: &Sample) -> Vec<Forms> {
     parts
 }
 
+/// What the line of a service has to tell, each part also in a short form.
+pub fn service_parts(service: &ServiceCounts) -> Vec<Forms> {
+    let titles = std::iter::once([service.title, service.short_title]).chain(std::iter::repeat([""; 2]));
+    let part = |((number, word), titles): (&(u64, String), [&str; 2])| {
+        let [long, short] = titles.map(|title| if title.is_empty() { String::new() } else { format!("{title}: ") });
+        let count = numbers::count(*number);
+        Forms { long: format!("{long}{} {word}", count.long), short: format!("{short}{} {word}", count.short) }
+    };
+    service.counts.iter().zip(titles).map(part).collect()
+}
+
 /// What stands in place of the workers where `cheap` has stopped them all.
 pub fn cheap(sample: &Sample) -> Option<&'static str> {
     let has_none = sample.is_cheap && !sample.processes.iter().any(|process| process.is_worker);
@@ -136,6 +151,7 @@ mod tests {
             queue_most: 100,
             requests_per_second: 12.34,
             latency_s: Some([0.000_087, 0.003_214, 1.2]),
+            services: ServiceCounts::all_of(&json!({"sticky": {"here": 12, "moved": 3, "learned": 4}})),
             generations: vec![GenerationRow {
                 number: 2,
                 state: "forming".into(),
@@ -163,6 +179,7 @@ mod tests {
         };
         let expected = "master 1: serving, generation 2, 1 reload, 1 failed, version 0.1.0\n\
             12.3 requests/s, 0.0 errors/s, p50 87 µs, p90 3.21 ms, p99 1.20 s, queue 3 of 100\n\
+            sticky: 12 here, 3 moved, 4 learned, 0 not moved\n\
             generation 2: forming, age 2 s, 0 of 1 worker, loads the application\n\
             the last reload has failed: no module named shop\n\
             worker 1 (pid 7): serving, up 0 s, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\

@@ -8,7 +8,7 @@ use bolide_supervision::process_state::{state_in_words, thread_state};
 use bolide_supervision::text::{duration, printable};
 use serde_json::Value;
 
-use crate::answer::{GenerationRow, list, number, text};
+use crate::answer::{GenerationRow, ServiceCounts, list, number, text};
 use crate::top::threads::{ThreadRow, Threads};
 
 /// Looks over which latencies are counted, so that quantiles do not jump at each look.
@@ -36,6 +36,8 @@ pub struct Sample {
     pub errors_per_second: f64,
     /// p50, p90 and p99 in seconds, of about the last ten looks.
     pub latency_s: Option<[f64; 3]>,
+    /// Of `sticky` and `publish`, if the instance uses them.
+    pub services: Vec<ServiceCounts>,
     /// The newest first.
     pub generations: Vec<GenerationRow>,
     /// Why the last reload has failed, if it has.
@@ -143,6 +145,7 @@ impl Looks {
             requests_per_second: processes.iter().fold(0.0, |sum, process| sum + process.requests_per_second),
             errors_per_second,
             latency_s: self.latency(answer),
+            services: ServiceCounts::all_of(answer),
             generations: list(answer, "generations").map(GenerationRow::of).collect(),
             failure: answer["last_reload"]["why"].as_str().map(printable),
             processes,

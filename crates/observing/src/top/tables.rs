@@ -150,6 +150,15 @@ pub fn wrapped(parts: &[String], width: u16) -> Vec<String> {
     lines
 }
 
+/// Joins parts with commas into lines of a width, in their short forms unless the long ones fit in one line.
+pub fn wrapped_forms(parts: &[Forms], width: u16) -> Vec<String> {
+    let [long, short] = [false, true].map(|is_short| {
+        let texts: Vec<String> = parts.iter().map(|part| form(part, is_short).to_owned()).collect();
+        wrapped(&texts, width)
+    });
+    if long.len() > 1 { short } else { long }
+}
+
 /// Breaks a text between words into lines of a width, at most as many as given; the last one is cut if there is more.
 pub fn broken(text: &str, width: u16, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

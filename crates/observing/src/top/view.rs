@@ -12,7 +12,7 @@ use crate::top::numbers::Forms;
 use crate::top::plain;
 use crate::top::rows;
 use crate::top::stack;
-use crate::top::tables::{Column, broken, cut, fit, width_of, wrapped};
+use crate::top::tables::{Column, broken, cut, fit, width_of, wrapped, wrapped_forms};
 
 /// Lines of the bars with their title, on a full screen and on one with room.
 const MIN_CHART_LINES: u16 = 2;
@@ -26,7 +26,7 @@ const MAX_ERROR_LINES: u16 = 6;
 const MIN_THREAD_COLUMNS: u16 = 16;
 /// Lines of the head's two parts, and of a reason.
 const MAX_HEAD_LINES: usize = 2;
-/// Height of the screen from which the bars, errors and several generations are shown, in lines.
+/// Height of the screen from which the bars, errors, several generations and counts of services are shown, in lines.
 const CHART_FROM_LINES: u16 = 20;
 /// Height of the screen from which a single generation has a table too, in lines.
 const GENERATION_FROM_LINES: u16 = 30;
@@ -69,7 +69,7 @@ struct Rows {
 /// Draws everything.
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let area = frame.area();
-    let head = head(model, area.width);
+    let head = head(model, area);
     let room = area.height.saturating_sub(head.len() as u16 + 1);
     let mut left = Rect { height: 0, ..area };
     for (part, height) in std::iter::once((Part::Lines(head.clone()), head.len() as u16)).chain(body(model, area, room)) {
@@ -93,8 +93,9 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     }
 }
 
-/// The instance and its rates; first of all, that it does not answer.
-fn head(model: &Model, width: u16) -> Vec<Line<'_>> {
+/// The instance, its rates and the counts of its services; first of all, that it does not answer.
+fn head(model: &Model, area: Rect) -> Vec<Line<'_>> {
+    let width = area.width;
     let (sample, bold) = (model.sample(), Style::new().add_modifier(Modifier::BOLD));
     let mut lines = Vec::new();
     let phase = match model.trouble() {
@@ -111,11 +112,11 @@ fn head(model: &Model, width: u16) -> Vec<Line<'_>> {
         title.pop();
     }
     lines.extend(wrapped(&title, width).into_iter().map(|line| Line::styled(line, bold)));
-    let parts = plain::rates_parts(sample);
-    let [long, short] = [|part: &Forms| part.long.clone(), |part: &Forms| part.short.clone()]
-        .map(|form| wrapped(&parts.iter().map(form).collect::<Vec<_>>(), width));
-    let rates = if long.len() > 1 { short } else { long };
-    lines.extend(rates.into_iter().map(Line::from));
+    lines.extend(wrapped_forms(&plain::rates_parts(sample), width).into_iter().map(Line::from));
+    if area.height >= CHART_FROM_LINES {
+        let services = sample.services.iter().flat_map(|service| wrapped_forms(&plain::service_parts(service), width));
+        lines.extend(services.map(Line::from));
+    }
     lines
 }
 
@@ -295,7 +296,7 @@ fn panel(frame: &mut Frame<'_>, title: &str, lines: Vec<String>, top: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::answer::GenerationRow;
+    use crate::answer::{GenerationRow, ServiceCounts};
     use crate::picture;
     use crate::top::model::Key;
     use crate::top::sample::{ErrorRow, Looks, ProcessRow, RequestRow, Sample};
@@ -418,6 +419,11 @@ mod tests {
         sample.errors = vec![ErrorRow { worker: 3, status: 503, ago_ms: 123_000, text: "GET /orders/98765".into() }];
         sample.requests[0].thread = 4_190_777;
         sample.requests[0].text = "POST /customers/56473829/orders/1029384756/items?page=…&token=…".into();
+        let remote = serde_json::json!({"sent": 8_765_432, "unsent": 98_765});
+        sample.services = ServiceCounts::all_of(&serde_json::json!({
+            "sticky": {"here": 87_654_321, "moved": 876_543, "learned": 87_654},
+            "publish": {"published": 7_654_123, "delivered": 76_541_234, "missed": 1023, "remote": remote},
+        }));
         sample.failure = None;
         model.take(sample);
         model.press(Key::Down);
@@ -441,7 +447,8 @@ mod tests {
                 known.extend(numbers_of(&format!("{} {}", forms.long, forms.short)));
             }
         }
-        for part in plain::rates_parts(model.sample()) {
+        let services = model.sample().services.iter().flat_map(plain::service_parts);
+        for part in plain::rates_parts(model.sample()).into_iter().chain(services) {
             known.extend(numbers_of(&format!("{} {}", part.long, part.short)));
         }
         for width in 30..=140 {
@@ -451,6 +458,9 @@ mod tests {
             // The most important ones are there.
             for part in ["4190001", "4190777", "q 4095/4096", "p99 1.85 s"] {
                 assert!(shown.contains(part) || shown.contains("queue 4095 of 4096"), "{width}: {part}\n{shown}");
+            }
+            for part in ["sticky: 87", "0 not moved", "publish: 7", "1023 missed", "other machines: 8"] {
+                assert!(shown.contains(part), "{width}: {part}\n{shown}");
             }
         }
     }

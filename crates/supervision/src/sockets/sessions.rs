@@ -44,7 +44,8 @@ impl Sessions {
     }
 }
 
-fn needs_sessions(settings: &Settings) -> bool {
+/// Whether requests reach the worker that has their session: `sticky` has no effect on a single worker.
+pub fn needs_sessions(settings: &Settings) -> bool {
     !settings.answering.sticky.is_empty() && settings.workers.processes > 1
 }
 
