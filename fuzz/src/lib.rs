@@ -18,6 +18,7 @@ pub mod fastcgi;
 pub mod forwarded;
 pub mod http1_chunked;
 pub mod http1_head;
+pub mod http1_response;
 pub mod http2;
 pub mod mutate;
 pub mod options_parsers;
@@ -40,6 +41,7 @@ pub mod websocket_offer;
 pub const TARGETS: &[Target] = &[
     http1_head::TARGET,
     http1_chunked::TARGET,
+    http1_response::TARGET,
     uwsgi_packet::TARGET,
     scgi::TARGET,
     fastcgi::TARGET,

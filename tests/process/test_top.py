@@ -158,7 +158,7 @@ def test_status_and_top_count_what_sticky_and_publish_have_done(start, call, scr
     def status():
         return json.loads(call("status", "--json", instance.pid)[1])
 
-    assert status()["sticky"] == {"here": 0, "moved": 0, "learned": 0, "not_moved": 0}
+    assert status()["sticky"] == {"here": 0, "moved": 0, "relayed": 0, "learned": 0, "not_moved": 0}
     for _ in range(20):
         instance.body("/?sid=ann")
     sticky = wait_until(lambda: sum((found := status()["sticky"]).values()) == 20 and found, "each request counts")
@@ -166,7 +166,7 @@ def test_status_and_top_count_what_sticky_and_publish_have_done(start, call, scr
     for result, count in sticky.items():
         assert value_of(metrics_address(instance), "bolide_sticky_requests_total", result=result) == count
     lines = [
-        f"sticky: {sticky['here']} here, {sticky['moved']} moved, 1 learned, 0 not moved",
+        f"sticky: {sticky['here']} here, {sticky['moved']} moved, 0 relayed, 1 learned, 0 not moved",
         "publish: 20 messages, 0 delivered, 0 missed, 0 processes listen",
     ]
     for command in ("top", "--once"), ("status",):

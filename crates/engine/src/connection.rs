@@ -13,6 +13,7 @@ mod owners;
 mod proxy_header;
 mod pulling;
 mod refusal;
+mod relaying;
 mod requests;
 mod steps;
 mod streaming;
@@ -147,7 +148,9 @@ impl<A: App> Connection<A> {
         let pending = match self.exchange.take_state() {
             ExchangeState::Suspended(suspended) => suspended.pending,
             ExchangeState::Streaming(streaming) => streaming.suspended.pending,
-            ExchangeState::Idle | ExchangeState::Collecting(_) | ExchangeState::Draining { .. } => None,
+            ExchangeState::Idle | ExchangeState::Collecting(_) | ExchangeState::Draining { .. } | ExchangeState::Relayed(_) => {
+                None
+            }
         };
         Leftover { memo: self.memo.take(), pending }
     }
@@ -290,6 +293,7 @@ impl<A: App> Connection<A> {
                     }
                 }
                 ExchangeState::Streaming(streaming) => self.go_on_streaming(streaming, context),
+                ExchangeState::Relayed(relay) => self.go_on_relaying(relay, context),
                 ExchangeState::Draining { body, swallowed } => self.swallow(body, swallowed, context),
                 ExchangeState::Idle if self.must_rest(context.worker) => Some(NextAction::Rest),
                 state @ (ExchangeState::Idle | ExchangeState::Collecting(_)) => {
@@ -323,7 +327,7 @@ impl<A: App> Connection<A> {
             }
             ExchangeState::Streaming(streaming) => self.give_up_streaming(*streaming, context),
             ExchangeState::Collecting(_) => add(&context.thread.slot.tally.read_errors, 1),
-            ExchangeState::Idle | ExchangeState::Draining { .. } => {}
+            ExchangeState::Idle | ExchangeState::Draining { .. } | ExchangeState::Relayed(_) => {}
         }
     }
 
@@ -333,6 +337,11 @@ impl<A: App> Connection<A> {
 
     fn travel(&self) -> Travel {
         self.travel
+    }
+
+    /// It is an end of a relay, whose client has its connection at another worker.
+    fn is_end_of_relay(&self) -> bool {
+        self.travel.relay.is_some()
     }
 
     fn travel_mut(&mut self) -> &mut Travel {

@@ -47,7 +47,7 @@ use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
 use crate::event_loop::pausing::check_in;
 use crate::event_loop::polling::{TIDY_MS, must_look_before, poll};
-use crate::event_loop::sessions::{has_drained, move_to_owner, take_sessions};
+use crate::event_loop::sessions::{has_drained, move_to_owner, take_sessions, watch_relay};
 use crate::event_loop::signal_pools::watch_signal_pools;
 use crate::event_loop::uwsgi_signals::{adopt_signals, handle_uwsgi_signal};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
@@ -207,7 +207,8 @@ impl<L: Language> Shared<L> {
                 EventSource::Queue => take_moved(self, &mut guard, thread.clock.now_ms),
                 EventSource::Sessions => _ = take_sessions(self, &mut guard, thread.clock.now_ms),
                 EventSource::Heartbeat => answer_heartbeat(),
-                EventSource::Bell => {}
+                // A relay's events are those of its connection.
+                EventSource::Bell | EventSource::Relay(_) => {}
                 EventSource::Signals => {
                     let still_leads;
                     (guard, still_leads) = handle_uwsgi_signal(self, guard, thread, app, alone);
@@ -315,10 +316,13 @@ impl<L: Language> Shared<L> {
         &self,
         key: Key,
         mut connection: Box<Connection<L::App>>,
-        after: NextAction,
+        mut after: NextAction,
         state: &mut LeaderState<L::App>,
         app: &mut AppThread<L::App>,
     ) {
+        if self.worker.affinity.is_some() && !watch_relay(self, key, &mut connection, state) {
+            after = NextAction::Close;
+        }
         match connection.link() {
             Link::Socket { .. } => {}
             Link::Multiplexed(multiplexer) => insert_streams(self, &connection, multiplexer, &mut state.connections),

@@ -4,14 +4,15 @@
 //! The thread that serves the connection runs it.
 
 pub mod availability;
-mod beginning;
+pub mod beginning;
 pub mod context;
 pub mod dispatch;
-mod finishing;
+pub mod finishing;
 pub mod health;
 pub mod https_redirect;
 pub mod leaks;
 mod log_entry;
+pub mod relay;
 pub mod routing;
 mod serving;
 pub mod spans;
@@ -28,6 +29,7 @@ use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
 pub use log_entry::AwaitedBody;
 use log_entry::KeptLogEntry;
+use relay::Relay;
 pub use serving::{give_up, resume_response, serve};
 
 /// Milliseconds for which the head of an answer is held back for the first part of the body.
@@ -56,6 +58,8 @@ pub enum ExchangeState<A: App> {
     Streaming(Box<Streaming<A>>),
     /// The rest of a body that the application did not read; `swallowed` bytes of it have been discarded.
     Draining { body: Box<UnreadBody>, swallowed: usize },
+    /// The worker that has the request's session, which serves it (`sticky`).
+    Relayed(Box<Relay>),
 }
 
 /// A request whose body is being received, with its own copy of the head.
@@ -230,6 +234,7 @@ impl<A: App> Exchange<A> {
             ExchangeState::Streaming(streaming) => {
                 streaming.overdue_ms.min(streaming.given_up_ms(&self.response)).min(streaming.head_due_ms)
             }
+            ExchangeState::Relayed(relay) => relay.given_up_ms(&self.response).min(relay.leaves_ms),
             _ => NEVER_MS,
         }
     }
@@ -238,6 +243,7 @@ impl<A: App> Exchange<A> {
     pub fn is_over_its_time(&self, now_ms: u64) -> bool {
         match &self.state {
             ExchangeState::Streaming(streaming) => streaming.overdue_ms.min(streaming.given_up_ms(&self.response)) <= now_ms,
+            ExchangeState::Relayed(relay) => relay.given_up_ms(&self.response) <= now_ms,
             _ => false,
         }
     }
@@ -251,6 +257,23 @@ impl<A: App> Exchange<A> {
     /// A request, not a WebSocket, that the application keeps.
     pub fn is_streaming_body(&self) -> bool {
         self.is_streaming() && !self.is_websocket()
+    }
+
+    /// The exchange that is relayed.
+    pub fn relay(&mut self) -> Option<&mut Relay> {
+        match &mut self.state {
+            ExchangeState::Relayed(relay) => Some(relay),
+            _ => None,
+        }
+    }
+
+    pub fn is_relayed(&self) -> bool {
+        matches!(self.state, ExchangeState::Relayed(_))
+    }
+
+    /// A relayed exchange that has switched to another protocol.
+    pub fn is_tunnel(&self) -> bool {
+        matches!(&self.state, ExchangeState::Relayed(relay) if relay.is_tunnel)
     }
 }
 

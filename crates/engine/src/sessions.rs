@@ -2,15 +2,18 @@
 //! connections nor answers. Workers run it.
 
 pub mod affinity;
+pub mod relayed_head;
 pub mod session_keys;
 
-use bolide_scoreboard::session_pair::Moves;
+use bolide_scoreboard::session_pair::{Moves, RelayedHttp};
 
 /// The moves of a connection.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Travel {
     pub moves: Moves,
     pub next: NextRequest,
+    /// It is the end of a relay, whose client speaks this.
+    pub relay: Option<RelayedHttp>,
 }
 
 /// What happens to the next request of a connection, whichever worker has its session.

@@ -92,23 +92,23 @@ impl ServiceCounts {
         let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
         let publish = &answer["publish"];
         let services = [
-            ("sticky", "sticky", &answer["sticky"], sticky),
-            ("publish", "publish", publish, MESSAGES),
-            ("publish to other machines", "other machines", &publish["remote"], REMOTE_MESSAGES),
+            ("sticky", "sticky", &answer["sticky"], &sticky[..]),
+            ("publish", "publish", publish, &MESSAGES),
+            ("publish to other machines", "other machines", &publish["remote"], &REMOTE_MESSAGES),
         ];
         let used = services.into_iter().filter(|(_, _, entry, _)| entry.is_object());
         used.map(|(title, short_title, entry, words)| {
-            let counts = words.map(|(key, one, several)| {
+            let counts = words.iter().map(|(key, one, several)| {
                 // Some are lists of what they count.
-                let count = entry[key].as_array().map_or_else(|| number(&entry[key]), |list| list.len() as u64);
+                let count = entry[*key].as_array().map_or_else(|| number(&entry[*key]), |list| list.len() as u64);
                 (count, if count == 1 { one } else { several }.replace('_', " "))
             });
-            ServiceCounts { title, short_title, counts: counts.into() }
+            ServiceCounts { title, short_title, counts: counts.collect() }
         })
         .collect()
     }
 
-    /// The counts in a line: `sticky: 12 here, 3 moved, 4 learned, 0 not moved`.
+    /// The counts in a line: `sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved`.
     pub fn in_words(&self) -> String {
         let counts: Vec<String> = self.counts.iter().map(|(count, word)| format!("{count} {word}")).collect();
         format!("{}: {}", self.title, counts.join(", "))
@@ -131,13 +131,13 @@ mod tests {
         assert_eq!(lines(json!({"sticky": null, "publish": null})), [""; 0]);
         let remote = json!({"sent": 7, "unsent": 0, "received": 1, "interruptions": 1});
         let answer = json!({
-            "sticky": {"here": 12, "moved": 3, "learned": 4, "not_moved": 0},
+            "sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4, "not_moved": 0},
             "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
         });
         assert_eq!(
             lines(answer),
             [
-                "sticky: 12 here, 3 moved, 4 learned, 0 not moved",
+                "sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved",
                 "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
                 "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
             ]

@@ -1,11 +1,13 @@
 //! Connections that move to the worker that has their session (`sticky`): each worker has a SOCK_SEQPACKET pair of its own.
 //! Another worker that has read the head of a request puts the connection in with everything that it has read and not answered,
-//! and the owner begins again from those bytes.
+//! and the owner begins again from those bytes. A request on a connection that can't move comes with one end of a socket pair
+//! instead, and is relayed over it.
 //!
 //! It does not decide which worker owns a session. Workers use both ends; the master creates the pairs, keeps them while workers
 //! come and go, and never reads from them.
 //!
-//! A packet is [`HEAD_BYTES`] long, little-endian, and the input follows. It carries the connection's descriptor.
+//! A packet is [`HEAD_BYTES`] long, little-endian. The facts of a relay and the input follow. It carries the connection's
+//! descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -25,7 +27,7 @@ pub const MAX_INPUT_BYTES: usize = 64 * 1024;
 pub const MAX_MOVES_PER_SECOND: u8 = 64;
 
 /// Length of a packet without the input, in bytes.
-const HEAD_BYTES: usize = PACKET_BYTES + 16;
+const HEAD_BYTES: usize = PACKET_BYTES + 20;
 
 /// Bytes that the kernel counts in a pair before it is full, which is about as many connections as the queue has room for. The
 /// kernel takes one packet more, of any length.
@@ -54,6 +56,23 @@ pub struct SessionMove {
     pub moves: Moves,
     /// When the first byte of the input was read, in microseconds since 1970; 0 if nothing needs it.
     pub arrived_us: u64,
+    /// `None`: the connection is the client's own.
+    pub relay: Option<RelayedHttp>,
+}
+
+/// The protocol that a client speaks whose request is relayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RelayedHttp {
+    Http1 = 1,
+    Http2 = 2,
+}
+
+/// The bytes that come with a connection.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct SessionBytes<'a> {
+    /// Facts about the client of a relay, whose format the workers know.
+    pub facts: &'a [u8],
+    pub input: &'a [u8],
 }
 
 /// Both ends of a worker's pair.
@@ -76,16 +95,18 @@ impl SessionPair {
         Ok(SessionPair { put, take })
     }
 
-    /// Puts a connection and its input in. On [`Put::Done`] the caller closes its own descriptor of it.
+    /// Puts a connection in, with what belongs to it. On [`Put::Done`] the caller closes its own descriptor of it.
     ///
     /// # Errors
     /// The other end is closed, or other errors of `sendmsg`.
-    pub fn put(&self, moved: &SessionMove, socket: BorrowedFd<'_>, input: &[u8]) -> io::Result<Put> {
-        let Some(head) = moved.head().filter(|_| input.len() <= MAX_INPUT_BYTES) else { return Ok(Put::Full) };
+    pub fn put(&self, moved: &SessionMove, socket: BorrowedFd<'_>, bytes: SessionBytes<'_>) -> io::Result<Put> {
+        let SessionBytes { facts, input } = bytes;
+        let fits = facts.len() + input.len() <= MAX_INPUT_BYTES;
+        let Some(head) = moved.head(facts.len()).filter(|_| fits) else { return Ok(Put::Full) };
         let descriptors = [socket.as_raw_fd()];
         let rights = [ControlMessage::ScmRights(&descriptors)];
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        let slices = [IoSlice::new(&head), IoSlice::new(input)];
+        let slices = [IoSlice::new(&head), IoSlice::new(facts), IoSlice::new(input)];
         loop {
             return match sendmsg::<()>(self.put.as_raw_fd(), &slices, &rights, flags, None) {
                 Ok(_) => Ok(Put::Done),
@@ -116,10 +137,11 @@ impl SessionPair {
         };
         match (length.checked_sub(HEAD_BYTES), socket, SessionMove::of(&head)) {
             (None, ..) if length == 0 => Ok(TakenSession::Nothing),
-            (Some(length), Some(socket), Some(moved)) => {
+            (Some(length), Some(socket), Some((moved, facts_bytes))) if facts_bytes <= length => {
                 input.truncate(length);
+                let facts: Vec<u8> = input.drain(..facts_bytes).collect();
                 input.shrink_to_fit();
-                Ok(TakenSession::Connection(moved, socket, input))
+                Ok(TakenSession::Connection(Box::new(ArrivedSession { moved, socket, facts, input })))
             }
             (Some(_), None, Some(_)) => Ok(TakenSession::Lost),
             _ => Err(io::Error::new(
@@ -133,8 +155,7 @@ impl SessionPair {
 /// The outcome of [`SessionPair::take`].
 #[derive(Debug)]
 pub enum TakenSession {
-    /// The connection, and its input.
-    Connection(SessionMove, OwnedFd, Vec<u8>),
+    Connection(Box<ArrivedSession>),
     /// The pair is empty, or empty again.
     Nothing,
     /// This process has no free descriptor. The pair keeps its connections.
@@ -143,22 +164,41 @@ pub enum TakenSession {
     Lost,
 }
 
+/// A connection that was taken out, with the bytes that came with it.
+#[derive(Debug)]
+pub struct ArrivedSession {
+    pub moved: SessionMove,
+    pub socket: OwnedFd,
+    pub facts: Vec<u8>,
+    pub input: Vec<u8>,
+}
+
 impl SessionMove {
-    fn head(&self) -> Option<[u8; HEAD_BYTES]> {
+    fn head(&self, facts_bytes: usize) -> Option<[u8; HEAD_BYTES]> {
         let mut head = [0; HEAD_BYTES];
         head[..PACKET_BYTES].copy_from_slice(&self.connection.packet()?);
         head[40..44].copy_from_slice(&self.moves.second.to_le_bytes());
         head[44] = self.moves.count;
+        head[45] = self.relay.map_or(0, |relay| relay as u8);
         head[48..56].copy_from_slice(&self.arrived_us.to_le_bytes());
+        head[56..60].copy_from_slice(&u32::try_from(facts_bytes).ok()?.to_le_bytes());
         Some(head)
     }
 
-    fn of(head: &[u8; HEAD_BYTES]) -> Option<SessionMove> {
+    /// Also returns the number of bytes of the facts.
+    fn of(head: &[u8; HEAD_BYTES]) -> Option<(SessionMove, usize)> {
         let connection = MovedConnection::of(head[..PACKET_BYTES].try_into().ok()?)?;
         let moves = Moves { second: u32::from_le_bytes(head[40..44].try_into().ok()?), count: head[44] };
-        let is_ours = head[45..48] == [0; 3] && moves.count <= MAX_MOVES_PER_SECOND;
+        let relay = match head[45] {
+            0 => None,
+            1 => Some(RelayedHttp::Http1),
+            2 => Some(RelayedHttp::Http2),
+            _ => return None,
+        };
+        let is_ours = head[46..48] == [0; 2] && moves.count <= MAX_MOVES_PER_SECOND;
         let arrived_us = u64::from_le_bytes(head[48..56].try_into().ok()?);
-        is_ours.then_some(SessionMove { connection, moves, arrived_us })
+        let facts_bytes = u32::from_le_bytes(head[56..60].try_into().ok()?) as usize;
+        is_ours.then_some((SessionMove { connection, moves, arrived_us, relay }, facts_bytes))
     }
 }
 
@@ -182,23 +222,28 @@ mod tests {
         },
         moves: Moves { second: 5, count: 64 },
         arrived_us: u64::MAX,
+        relay: Some(RelayedHttp::Http2),
     };
+
+    fn with(input: &[u8]) -> SessionBytes<'_> {
+        SessionBytes { facts: b"facts", input }
+    }
 
     #[test]
     fn a_connection_arrives_with_its_input_up_to_the_limit() {
         let pair = SessionPair::new().expect("made");
-        for length in [0, 1, 1000, MAX_INPUT_BYTES] {
+        for length in [0, 1, 1000, MAX_INPUT_BYTES - 5] {
             let (mut here, there) = UnixStream::pair().expect("a pair");
             let input: Vec<u8> = (0..length).map(|place| place as u8).collect();
-            assert_eq!(pair.put(&MOVED, there.as_fd(), &input).expect("sent"), Put::Done, "{length} bytes");
+            assert_eq!(pair.put(&MOVED, there.as_fd(), with(&input)).expect("sent"), Put::Done, "{length} bytes");
             drop(there);
-            let Ok(TakenSession::Connection(moved, socket, got)) = pair.take() else { panic!("it did not arrive") };
-            assert_eq!((moved, got == input), (MOVED, true));
+            let Ok(TakenSession::Connection(arrived)) = pair.take() else { panic!("it did not arrive") };
+            assert_eq!((arrived.moved, arrived.input == input, &arrived.facts[..]), (MOVED, true, &b"facts"[..]));
             here.write_all(b"x").expect("open");
-            UnixStream::from(socket).read_exact(&mut [0]).expect("it is the same one");
+            UnixStream::from(arrived.socket).read_exact(&mut [0]).expect("it is the same one");
         }
         let (_here, there) = UnixStream::pair().expect("a pair");
-        assert_eq!(pair.put(&MOVED, there.as_fd(), &vec![0; MAX_INPUT_BYTES + 1]).expect("open"), Put::Full);
+        assert_eq!(pair.put(&MOVED, there.as_fd(), with(&vec![0; MAX_INPUT_BYTES - 4])).expect("open"), Put::Full);
         assert!(matches!(pair.take(), Ok(TakenSession::Nothing)));
     }
 
@@ -207,13 +252,14 @@ mod tests {
         let pair = SessionPair::new().expect("made");
         let (_here, there) = UnixStream::pair().expect("a pair");
         let count = |input: &[u8]| {
-            let waiting = (0..1000).take_while(|_| pair.put(&MOVED, there.as_fd(), input).expect("open") == Put::Done).count();
+            let waiting =
+                (0..1000).take_while(|_| pair.put(&MOVED, there.as_fd(), with(input)).expect("open") == Put::Done).count();
             for _ in 0..waiting {
                 assert!(matches!(pair.take(), Ok(TakenSession::Connection(..))));
             }
             waiting
         };
-        let (small, large) = (count(&[0; 300]), count(&vec![0; MAX_INPUT_BYTES]));
+        let (small, large) = (count(&[0; 300]), count(&vec![0; MAX_INPUT_BYTES - 5]));
         assert!((32..=96).contains(&small), "{small} connections fit");
         assert!((1..=3).contains(&large), "{large} large ones fit");
     }
@@ -230,9 +276,9 @@ mod tests {
 
     #[test]
     fn a_packet_that_this_build_would_not_write_is_refused() {
-        let head = MOVED.head().expect("a protocol that is known");
-        assert_eq!(SessionMove::of(&head), Some(MOVED));
-        for (place, byte) in [(0, 9), (44, 65), (45, 1), (47, 1)] {
+        let head = MOVED.head(7).expect("a protocol that is known");
+        assert_eq!(SessionMove::of(&head), Some((MOVED, 7)));
+        for (place, byte) in [(0, 9), (44, 65), (45, 3), (46, 1), (47, 1)] {
             let mut other = head;
             other[place] = byte;
             assert_eq!(SessionMove::of(&other), None, "byte {place} is {byte}");

@@ -17,21 +17,24 @@ pub enum SessionResult {
     Here,
     /// At the worker that has the session, to which its connection has moved.
     Moved,
+    /// At the worker that has the session, while its connection stays where it is.
+    Relayed,
     /// At the worker that it came to, which has the session from now on.
     Learned,
-    /// At the worker that it came to, although another one has the session: its connection could not move.
+    /// At the worker that it came to, although another one has the session: neither its connection nor the request could move.
     NotMoved,
 }
 
 impl SessionResult {
-    pub const ALL: [SessionResult; 4] =
-        [SessionResult::Here, SessionResult::Moved, SessionResult::Learned, SessionResult::NotMoved];
+    pub const ALL: [SessionResult; 5] =
+        [SessionResult::Here, SessionResult::Moved, SessionResult::Relayed, SessionResult::Learned, SessionResult::NotMoved];
 
     /// The result in metrics.
     pub fn name(self) -> &'static str {
         match self {
             SessionResult::Here => "here",
             SessionResult::Moved => "moved",
+            SessionResult::Relayed => "relayed",
             SessionResult::Learned => "learned",
             SessionResult::NotMoved => "not_moved",
         }

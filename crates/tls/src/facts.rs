@@ -55,7 +55,7 @@ impl TlsFacts {
         let suite = state.negotiated_cipher_suite().map_or(CipherSuite::TLS13_AES_128_GCM_SHA256, |suite| suite.suite());
         let (cipher, cipher_bits) = cipher_of(suite);
         TlsFacts {
-            version: if version == ProtocolVersion::TLSv1_2 { "TLSv1.2" } else { "TLSv1.3" },
+            version: version_name(version.into()),
             version_number: version.into(),
             cipher,
             cipher_number: suite.into(),
@@ -116,6 +116,16 @@ impl ClientFacts {
             chain: if exports_certificate { chain.iter().map(|one| pem_of(one)).collect() } else { Vec::new() },
         })
     }
+}
+
+/// The name of a version with this number on the wire.
+pub fn version_name(number: u16) -> &'static str {
+    if number == u16::from(ProtocolVersion::TLSv1_2) { "TLSv1.2" } else { "TLSv1.3" }
+}
+
+/// The name and the bits of a suite with this number on the wire.
+pub fn cipher_name(number: u16) -> (&'static str, u16) {
+    cipher_of(CipherSuite::from(number))
 }
 
 /// Returns the name that OpenSSL and mod_ssl use, and the bits of the key.

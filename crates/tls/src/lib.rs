@@ -10,6 +10,7 @@ mod client_certificates;
 mod config;
 mod cookies;
 mod facts;
+mod facts_packet;
 mod inspection;
 mod names;
 mod provider;

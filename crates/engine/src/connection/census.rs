@@ -11,7 +11,7 @@ use crate::exchange::worker::Worker;
 pub fn kind<A: App>(connection: &Connection<A>, worker: &Worker) -> ConnectionKind {
     let protocol = match (&connection.link, &connection.session) {
         (Link::Multiplexed(_), _) => ConnectionProtocol::Http2,
-        _ if connection.is_websocket() => ConnectionProtocol::WebSocket,
+        _ if connection.exchange.is_websocket() => ConnectionProtocol::WebSocket,
         (_, Session::Http2Stream(_)) => ConnectionProtocol::Http2,
         (_, Session::Http1(_)) => ConnectionProtocol::Http1,
         (_, Session::Uwsgi(_)) => ConnectionProtocol::Uwsgi,
@@ -27,8 +27,8 @@ pub fn state<A: App>(connection: &Connection<A>) -> ConnectionState {
     }
     match &connection.exchange.state {
         ExchangeState::Suspended(_) => ConnectionState::Writing,
-        ExchangeState::Streaming(_) if connection.has_unsent() => ConnectionState::Writing,
-        ExchangeState::Streaming(_) => ConnectionState::Request,
+        ExchangeState::Streaming(_) | ExchangeState::Relayed(_) if connection.has_unsent() => ConnectionState::Writing,
+        ExchangeState::Streaming(_) | ExchangeState::Relayed(_) => ConnectionState::Request,
         ExchangeState::Collecting(_) | ExchangeState::Draining { .. } => ConnectionState::Reading,
         ExchangeState::Idle if matches!(connection.link, Link::Multiplexed(_)) => match connection.is_idle() {
             true if connection.has_served => ConnectionState::Idle,

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::Protocol;
 use bolide_scoreboard::connection_queue::MovedConnection;
-use bolide_scoreboard::session_pair::SessionMove;
+use bolide_scoreboard::session_pair::{Moves, RelayedHttp, SessionMove};
 
 use super::beginning::{bare, read_times, session_of};
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
+use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
 use crate::forks;
 use crate::sockets::client::Client;
@@ -41,7 +42,20 @@ pub fn to_move_with_input<A: App>(connection: &Connection<A>, worker: &Worker, n
     let moves = connection.travel().moves.next(now_ms)?;
     let connection_state = state_of(connection, worker, true, now_ms)?;
     let arrived_us = connection.transport.read_times.as_ref().map_or(0, |times| times.begun_us());
-    Some(SessionMove { connection: connection_state, moves, arrived_us })
+    Some(SessionMove { connection: connection_state, moves, arrived_us, relay: None })
+}
+
+/// Returns the state that the worker needs to which a request of the connection is relayed. Its client speaks `http`.
+pub fn to_relay<A: App>(
+    connection: &Connection<A>,
+    http: RelayedHttp,
+    has_served: bool,
+    context: &Context<'_, A>,
+) -> Option<SessionMove> {
+    let state = state_of(connection, context.worker, true, context.thread.clock.now_ms)?;
+    let arrived_us = connection.transport.read_times.as_ref().map_or(0, |times| times.begun_us());
+    let connection_state = MovedConnection { has_served, proxy_header_was_read: true, is_shared: false, ..state };
+    Some(SessionMove { connection: connection_state, moves: Moves::default(), arrived_us, relay: Some(http) })
 }
 
 /// The state of a connection that can't be read from its socket.

@@ -3,39 +3,49 @@
 //!
 //! It does not know pairs or the poll. Worker threads run it.
 
-use bolide_protocol::session::{HeadEvent, Session};
+use std::sync::Arc;
+
+use bolide_protocol::http1::head::Version;
+use bolide_protocol::session::{HeadEvent, RequestHead, Session};
 use bolide_scoreboard::session_owners::Owner;
-use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, SessionMove};
+use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, RelayedHttp, SessionBytes, SessionMove};
+use bolide_tls::TlsFacts;
 
 use super::beginning::session_of;
 use super::requests::note_client;
-use super::steps::ServeStep;
+use super::steps::ServingPlace;
 use super::{Connection, Link};
 use crate::app::App;
 use crate::exchange::context::Context;
 use crate::exchange::health::is_check;
 use crate::exchange::worker::Worker;
 use crate::logging::waiting::RequestStart;
-use crate::sessions::affinity::{Affinity, ServedAt};
+use crate::sessions::affinity::{Affinity, Came, ServedAt};
 use crate::sessions::session_keys::KeyedRequest;
 use crate::sessions::{NextRequest, Travel};
 use crate::sockets::transport::ReadTimes;
 
 impl<A: App> Connection<A> {
-    /// Finds the worker that has the session of a request, whose head is at the beginning of `bytes`. `None`: it is served here.
+    /// Finds where a request is served, whose head is at the beginning of `bytes`: at the worker that has its session, if it can
+    /// get there.
     #[inline(never)]
-    pub(super) fn find_owner(
+    pub(super) fn find_place(
         &mut self,
         affinity: &'static Affinity,
-        event: &HeadEvent,
+        event: &mut HeadEvent,
         bytes: &[u8],
         context: &mut Context<'_, A>,
-    ) -> Option<ServeStep> {
-        let next = std::mem::take(&mut self.travel_mut().next);
+    ) -> ServingPlace {
+        let Travel { next, relay, .. } = self.travel();
+        self.travel_mut().next = NextRequest::Free;
         self.exchange.response.notes.session = None;
+        if let (Some(RelayedHttp::Http2), RequestHead::Http { line, .. }) = (relay, &mut event.head) {
+            // The application sees the version that its client speaks.
+            line.version = Version::Http2;
+        }
         let head_bytes = event.bytes.of(bytes);
         if is_check(context.worker, &event.head, head_bytes, &context.thread.parts.variables) {
-            return None;
+            return ServingPlace::Here;
         }
         if affinity.needs_client() && self.client.is_trusted() && !event.is_repeated {
             note_client(&mut self.client, event, head_bytes, context);
@@ -46,14 +56,22 @@ impl<A: App> Connection<A> {
         let choice = affinity.choose(&request, now_ms);
         if let ServedAt::Elsewhere(owner) = choice.place
             && next == NextRequest::Free
-            && self.may_move_with(bytes.len(), affinity, owner, now_ms)
         {
-            return Some(ServeStep::Move(owner));
+            if self.may_move_with(bytes.len(), affinity, owner, now_ms) {
+                return ServingPlace::Moved(owner);
+            }
+            if let Some(relay) = self.start_relay(affinity, owner, event, bytes, context) {
+                return ServingPlace::Relayed(relay);
+            }
         }
-        let has_arrived = next == NextRequest::HasArrived;
-        let answer = affinity.answer(choice, &request, now_ms, has_arrived, &context.thread.slot.tally);
+        let came = match next {
+            NextRequest::HasArrived if relay.is_some() => Came::OverRelay,
+            NextRequest::HasArrived => Came::WithConnection,
+            NextRequest::Free | NextRequest::Stays => Came::ByItself,
+        };
+        let answer = affinity.answer(choice, &request, now_ms, came, &context.thread.slot.tally);
         self.exchange.response.notes.session = answer;
-        None
+        ServingPlace::Here
     }
 
     /// Whether it may move with this much input: no byte of an answer waits, and the worker there can begin again from the input.
@@ -88,9 +106,16 @@ impl<A: App> Connection<A> {
     }
 
     /// It has arrived with this input, and its next request is served here.
-    pub fn begin_with(&mut self, input: Vec<u8>, moved: &SessionMove, worker: &Worker) {
-        self.input = input;
-        *self.travel_mut() = Travel { moves: moved.moves, next: NextRequest::HasArrived };
+    pub fn begin_with(&mut self, moved: &SessionMove, came: SessionBytes<'_>, worker: &Worker) {
+        self.input = came.input.to_vec();
+        let SessionMove { moves, relay, .. } = *moved;
+        *self.travel_mut() = Travel { moves, next: NextRequest::HasArrived, relay };
+        if relay.is_some() {
+            self.become_relayed();
+            if let Some(facts) = TlsFacts::of_packet(came.facts) {
+                self.client.note_tls(Arc::new(facts));
+            }
+        }
         if worker.settings.tracing.gives_start && moved.arrived_us != 0 {
             self.transport.read_times = Some(Box::new(ReadTimes::of_stream(RequestStart { arrived_us: moved.arrived_us })));
         }

@@ -13,7 +13,7 @@ use bolide_scoreboard::{End, Phase, add};
 use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};
 use super::refusal::{answer_fault, log_refusal, note_dropped_field, place};
-use super::steps::{NextAction, ServeStep};
+use super::steps::{NextAction, ServeStep, ServingPlace};
 use super::{Connection, Link};
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
@@ -97,6 +97,7 @@ impl<A: App> Connection<A> {
                 Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
                 Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
                 _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
+                _ if self.exchange.is_relayed() => None,
                 // A WebSocket's first frames may have arrived with its handshake.
                 _ if has_rest && self.exchange.is_streaming() => None,
                 Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
@@ -122,7 +123,7 @@ impl<A: App> Connection<A> {
         let now = context.thread.clock.now_ms;
         let timeout_ms = self.timeout_ms(context.worker);
         match (step, &self.exchange.state) {
-            (_, ExchangeState::Streaming(_)) => {}
+            (_, ExchangeState::Streaming(_) | ExchangeState::Relayed(_)) => {}
             (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.body_timeout.until_ms(),
             (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
                 self.deadline_ms = now + timeout_ms
@@ -184,10 +185,15 @@ impl<A: App> Connection<A> {
                 return Ok((used, ServeStep::More));
             }
         };
-        if let Some(affinity) = context.worker.affinity
-            && let Some(step) = self.find_owner(affinity, &head, bytes, context)
-        {
-            return Ok((0, step));
+        if let Some(affinity) = context.worker.affinity {
+            match self.find_place(affinity, &mut head, bytes, context) {
+                ServingPlace::Here => {}
+                ServingPlace::Moved(owner) => return Ok((0, ServeStep::Move(owner))),
+                ServingPlace::Relayed(relay) => {
+                    let (more, step) = self.begin_relaying(relay, &head, bytes, &bytes[used..], context)?;
+                    return Ok((used + more, step));
+                }
+            }
         }
         if context.worker.times_phases {
             self.exchange.response.notes.times = Some(Times::begin());

@@ -3,6 +3,7 @@
 use bolide_scoreboard::session_owners::Owner;
 
 use crate::connection::multiplexer::Beginning;
+use crate::exchange::relay::Relay;
 
 /// The action that a connection asks for after a turn.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +17,15 @@ pub enum NextAction {
     /// It has read a request of a session that another worker has, and has not begun to serve it.
     Move(Owner),
     Close,
+}
+
+/// Where a request is served.
+pub(super) enum ServingPlace {
+    Here,
+    /// At this worker, to which the connection moves with it.
+    Moved(Owner),
+    /// At another worker, over this relay.
+    Relayed(Box<Relay>),
 }
 
 /// The result of serving the bytes at hand.

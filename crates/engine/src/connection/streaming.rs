@@ -23,7 +23,7 @@ use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::scheduling::phases::{ClientWait, Moment};
-use crate::sockets::socket::Read;
+use crate::sockets::socket::{self, Read};
 
 impl<A: App> Connection<A> {
     /// Calls the application while the body is still arriving. `rest` are the bytes behind the head; returns how many of them
@@ -187,20 +187,23 @@ impl<A: App> Connection<A> {
         give_up(&mut self.context(context), *streaming.suspended);
     }
 
-    /// An ongoing exchange with its own time limits: a WebSocket, or one that is over its time.
+    /// An ongoing exchange with its own time limits: a WebSocket, a relayed one, or one that is over its time.
     pub(super) fn keeps_its_own_time(&self) -> bool {
-        self.exchange.is_websocket() || self.exchange.is_over_its_time(now_ms())
+        self.exchange.is_websocket() || self.exchange.is_relayed() || self.exchange.is_over_its_time(now_ms())
     }
 
     /// The worker stops: a stream is cut off at this time, also one that becomes a stream later.
     pub fn end_stream_at(&mut self, when_ms: u64) {
-        if let Some(streaming) = self.exchange.streaming() {
-            streaming.stream_ends_ms = when_ms;
+        match &mut self.exchange.state {
+            ExchangeState::Streaming(streaming) => streaming.stream_ends_ms = when_ms,
+            ExchangeState::Relayed(relay) => relay.stream_ends_ms = when_ms,
+            _ => {}
         }
     }
 
     /// A WebSocket does not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
     pub fn leave_at(&mut self, when_ms: u64, for_good: bool) {
+        self.leave_tunnel_at(when_ms);
         if let Some(Streaming { request_stream: RequestStream::Messages(websocket), .. }) = self.exchange.streaming() {
             websocket.leave_at(when_ms, for_good);
             self.deadline_ms = self.deadline_ms.min(when_ms);
@@ -210,8 +213,10 @@ impl<A: App> Connection<A> {
     /// The worker drains: a request that the application still holds at this time is cut off. A WebSocket is closed separately,
     /// see [`Connection::leave_at`].
     pub fn give_up_at(&mut self, when_ms: u64) {
-        if let Some(streaming) = self.exchange.streaming() {
-            streaming.mercy_ends_ms = when_ms;
+        match &mut self.exchange.state {
+            ExchangeState::Streaming(streaming) => streaming.mercy_ends_ms = when_ms,
+            ExchangeState::Relayed(relay) => relay.mercy_ends_ms = when_ms,
+            _ => {}
         }
     }
 
@@ -220,13 +225,14 @@ impl<A: App> Connection<A> {
         self.is_streaming() && self.exchange.response.is_endless()
     }
 
-    /// A request that the application holds.
+    /// A request that the application holds, here or where it is relayed to.
     pub fn is_streaming(&self) -> bool {
-        self.exchange.is_streaming_body()
+        self.exchange.is_streaming_body() || self.exchange.is_relayed() && !self.exchange.is_tunnel()
     }
 
+    /// A WebSocket, here or where it is relayed to.
     pub fn is_websocket(&self) -> bool {
-        self.exchange.is_websocket()
+        self.exchange.is_websocket() || self.exchange.is_tunnel()
     }
 
     /// Leaves the exchange to the application. `None` if its answer is complete.
@@ -313,6 +319,7 @@ impl<A: App> Connection<A> {
                 body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_says_no_more() && body.is_complete();
             }
             RequestStream::Messages(websocket) => {
+                let is_end_of_relay = self.is_end_of_relay();
                 let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
                 websocket.take_in(&mut writer, &mut self.input, &mut context.thread.turn);
                 while websocket.room() > 0 && self.input.is_empty() && context.thread.turn.may_read() {
@@ -330,6 +337,11 @@ impl<A: App> Connection<A> {
                             }
                         }
                         Read::Nothing => break,
+                        // The other end of a relay still takes what is sent if only its worker leaves.
+                        Read::End if is_end_of_relay && !socket::has_hung_up(writer.socket()) => {
+                            websocket.part(&mut writer);
+                            break;
+                        }
                         Read::End | Read::Broken => {
                             websocket.hang_up();
                             break;

@@ -270,7 +270,7 @@ impl<L: Language> Shared<L> {
                 (EventSource::Heartbeat, Some(_)) => true,
                 (source, _) => {
                     take_event::<L>(event, &mut guard.connections);
-                    !matches!(source, EventSource::Connection(_))
+                    !matches!(source, EventSource::Connection(_) | EventSource::Relay(_))
                 }
             };
         }

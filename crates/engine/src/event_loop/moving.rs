@@ -129,12 +129,19 @@ pub(crate) fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) 
     let speaks = |number: &usize| {
         listeners.get(*number).is_some_and(|listener| listener.protocol == moved.protocol && listener.tls.is_none())
     };
-    let own = listeners.iter().position(|listener| listener.inode == moved.listener);
-    let own = own.filter(|number| moved.is_untouched() || speaks(number));
-    match own {
+    match came_through(shared, moved).filter(|number| moved.is_untouched() || speaks(number)) {
         Some(number) => Arrived::Through(number),
         None => Arrived::Formerly((0..listeners.len()).find(speaks).unwrap_or(0)),
     }
+}
+
+/// As [`arrived`], for an end of a relay, which is in plain whatever its client speaks.
+pub(crate) fn arrived_over_relay<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived {
+    came_through(shared, moved).map_or_else(|| arrived(shared, moved), Arrived::Through)
+}
+
+fn came_through<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Option<usize> {
+    shared.worker.listeners.iter().position(|listener| listener.inode == moved.listener)
 }
 
 /// Puts a connection that was just accepted, of any kind, into the queue: nothing of it was read. Returns `false` if it must be

@@ -12,7 +12,7 @@ use crate::connection::Connection;
 use crate::event_loop::worker_state::{Guard, LeaderState, Shared};
 use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
-use crate::scheduling::connections::{ConnectionTable, Key};
+use crate::scheduling::connections::{ConnectionTable, EventSource, Key};
 use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
 
 /// The shortest time between two cleanups of the file cache, in milliseconds.
@@ -104,7 +104,9 @@ pub(crate) fn queue_events<L: Language>(
 
 pub(crate) fn take_event<L: Language>(event: &EpollEvent, connections: &mut ConnectionTable<Connection<L::App>>) {
     let key = Key(event.data());
-    if event.events().intersects(PEER_HAS_ENDED) {
+    // The end of a relay is not that of the connection's peer.
+    let is_of_peer = !matches!(key.source(), EventSource::Relay(_));
+    if is_of_peer && event.events().intersects(PEER_HAS_ENDED) {
         connections.note_end(key);
     }
     connections.note_event(key);

@@ -3,13 +3,12 @@
 //!
 //! It does not know how a worker is chosen. The threads that lead run it with the table locked.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_scoreboard::connection_queue::Put;
 use bolide_scoreboard::session_owners::Owner;
-use bolide_scoreboard::session_pair::{SessionMove, SessionPair, TakenSession};
+use bolide_scoreboard::session_pair::{ArrivedSession, SessionBytes, SessionPair, TakenSession};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
@@ -19,7 +18,7 @@ use crate::connection::Connection;
 use crate::connection::moving::{arrive, to_move_with_input};
 use crate::event_loop::accepting::pause_sessions;
 use crate::event_loop::descriptors::begin_shortage;
-use crate::event_loop::moving::arrived;
+use crate::event_loop::moving::{arrived, arrived_over_relay};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::Key;
@@ -75,6 +74,35 @@ pub(crate) fn take_sessions<L: Language>(shared: &Shared<L>, state: &mut LeaderS
     taken
 }
 
+/// After a turn of a connection: if it has begun to relay a request, the poll reports the other worker's end too. Returns `false`
+/// if the poll takes no more.
+pub(crate) fn watch_relay<L: Language>(
+    shared: &Shared<L>,
+    key: Key,
+    connection: &mut Connection<L::App>,
+    state: &mut LeaderState<L::App>,
+) -> bool {
+    let Some(relay) = connection.unwatched_relay() else { return true };
+    let events = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+    if let Err(errno) = shared.poll.add(relay.socket(), EpollEvent::new(events, key.of_relay().0)) {
+        complain(shared.worker.number, &format!("closing a connection whose relay can't be added to epoll: {errno}"));
+        return false;
+    }
+    relay.is_watched = true;
+    take_from_one_that_left(shared, relay.owner, state);
+    true
+}
+
+/// A worker that has left in this very moment does not look at its pair any more, so what was put in is taken here.
+fn take_from_one_that_left<L: Language>(shared: &Shared<L>, owner: Owner, state: &mut LeaderState<L::App>) {
+    if let Some(affinity) = shared.worker.affinity
+        && let Some(pair) = affinity.pair_of(owner)
+        && !affinity.lives(owner)
+    {
+        take_from(shared, pair, MAX_TAKEN_TURN, state, now_ms());
+    }
+}
+
 /// Nothing is left to serve: a worker that drains looks a last time for connections that came in the meantime.
 pub(crate) fn has_drained<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) -> bool {
     shared.worker.is_draining() && state.connections.population().all() == 0 && take_sessions(shared, state, now_ms()) == 0
@@ -90,8 +118,8 @@ fn take_from<L: Language>(
     let mut taken = 0;
     while taken < most {
         match pair.take() {
-            Ok(TakenSession::Connection(moved, socket, input)) => {
-                insert(shared, &moved, socket, input, state);
+            Ok(TakenSession::Connection(arrived)) => {
+                insert(shared, *arrived, state);
                 state.housekeeping.descriptors.note_free(shared.worker.row);
                 taken += 1;
             }
@@ -116,18 +144,16 @@ fn take_from<L: Language>(
     taken
 }
 
-fn insert<L: Language>(
-    shared: &Shared<L>,
-    moved: &SessionMove,
-    socket: OwnedFd,
-    input: Vec<u8>,
-    state: &mut LeaderState<L::App>,
-) {
+fn insert<L: Language>(shared: &Shared<L>, session: ArrivedSession, state: &mut LeaderState<L::App>) {
+    let ArrivedSession { moved, socket, facts, input } = session;
     // A socket that can't be copied above the standard streams is closed: no descriptor is left for it.
     let Ok(socket) = above_standard(socket) else { return };
-    let place = arrived(shared, &moved.connection);
+    let place = match moved.relay {
+        Some(_) => arrived_over_relay(shared, &moved.connection),
+        None => arrived(shared, &moved.connection),
+    };
     let mut connection = Box::new(arrive(socket, &moved.connection, place, &shared.worker, now_ms()));
-    connection.begin_with(input, moved, &shared.worker);
+    connection.begin_with(&moved, SessionBytes { facts: &facts, input: &input }, &shared.worker);
     let due_ms = connection.due_ms();
     state.connections.insert(connection, due_ms);
     shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
@@ -149,13 +175,15 @@ pub(crate) fn move_to_owner<L: Language>(
     }
     let pair = shared.worker.affinity.and_then(|affinity| affinity.pair_of(owner));
     let is_put = match (pair, to_move_with_input(&connection, &shared.worker, now_ms())) {
-        (Some(pair), Some(moved)) => match pair.put(&moved, connection.socket(), connection.input()) {
-            Ok(put) => put == Put::Done,
-            Err(error) => {
-                complain(shared.worker.number, &format!("can't move a connection to the worker of its session: {error}"));
-                false
+        (Some(pair), Some(moved)) => {
+            match pair.put(&moved, connection.socket(), SessionBytes { facts: b"", input: connection.input() }) {
+                Ok(put) => put == Put::Done,
+                Err(error) => {
+                    complain(shared.worker.number, &format!("can't move a connection to the worker of its session: {error}"));
+                    false
+                }
             }
-        },
+        }
         _ => false,
     };
     if !is_put {
@@ -168,12 +196,7 @@ pub(crate) fn move_to_owner<L: Language>(
     state.connections.remove(key);
     state.housekeeping.descriptors.note_end(now_ms());
     shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
-    // A worker that has left in this very moment does not look at its pair any more.
-    if let (Some(affinity), Some(pair)) = (shared.worker.affinity, pair)
-        && !affinity.lives(owner)
-    {
-        take_from(shared, pair, MAX_TAKEN_TURN, state, now_ms());
-    }
+    take_from_one_that_left(shared, owner, state);
 }
 
 fn serve_here<L: Language>(

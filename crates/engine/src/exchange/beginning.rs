@@ -16,7 +16,7 @@ use crate::scheduling::clock::precise_us;
 
 /// Begins the response; `may_keep` is whether the client keeps the connection open.
 #[inline(always)]
-pub(super) fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+pub fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
     let keep_alive = may_go_on(context) && may_keep && context.worker.settings.limits.keepalive_ms > 0;
     let thread = &mut *context.thread;
     let terms = Terms {

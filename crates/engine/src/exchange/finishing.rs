@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_scoreboard::{End, add};
 use bolide_services::route_names::masked;
 
-use super::Served;
+use super::beginning::log_entry;
 use super::log_entry::LogEntry;
 use super::spans::Answered;
+use super::{Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, EndedRequest};
 use crate::exchange::context::ExchangeContext;
@@ -95,13 +96,19 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
 /// As [`finish_line`], for an answer that has waited for its client.
 pub fn finish_kept<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     match entry.answered_by {
-        AnsweredBy::HealthCheck => finish_unnoted(context),
+        AnsweredBy::HealthCheck | AnsweredBy::OtherWorker => finish_unnoted(context),
         _ => finish_line(context, entry),
     }
 }
 
-/// Ends the answer to a health check. Load balancers send one every few seconds, so it is neither counted nor logged, and has no
-/// span.
+/// The rest of an exchange whose answer is complete and must be sent, and that will not be counted or logged.
+pub fn keep_unnoted<A: App>(context: &ExchangeContext<'_, A>, answered_by: AnsweredBy) -> Box<Suspended<A::Pending>> {
+    let entry = LogEntry { answered_by, ..log_entry(context) };
+    Box::new(Suspended { pending: None, log_entry: entry.kept() })
+}
+
+/// Ends an answer that is neither counted nor logged, and has no span: one to a health check, of which load balancers send one
+/// every few seconds, or one of another worker.
 pub fn finish_unnoted<A: App>(context: &mut ExchangeContext<'_, A>) -> Served<A::Pending> {
     context.writer.notes.times = None;
     end_answer(context)

@@ -10,10 +10,9 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::Variable;
 
-use super::beginning::{begin, log_entry};
-use super::finishing::finish_unnoted;
-use super::log_entry::LogEntry;
-use super::{Served, Suspended};
+use super::Served;
+use super::beginning::begin;
+use super::finishing::{finish_unnoted, keep_unnoted};
 use crate::app::App;
 use crate::exchange::availability::Service;
 use crate::exchange::context::ExchangeContext;
@@ -67,10 +66,7 @@ pub fn answer_check<A: App>(
     write(&mut context.writer, context.worker.availability.service());
     match context.writer.advance() {
         Progress::Done | Progress::Broken => finish_unnoted(context),
-        Progress::Blocked => {
-            let entry = LogEntry { answered_by: AnsweredBy::HealthCheck, ..log_entry(context) };
-            Served::Blocked(Box::new(Suspended { pending: None, log_entry: entry.kept() }))
-        }
+        Progress::Blocked => Served::Blocked(keep_unnoted(context, AnsweredBy::HealthCheck)),
     }
 }
 

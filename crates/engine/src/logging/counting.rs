@@ -21,6 +21,8 @@ pub enum AnsweredBy {
     FileOfRoute,
     /// The server itself, at `health-path`: it is not counted.
     HealthCheck,
+    /// The worker that has the request's session, which counts it.
+    OtherWorker,
 }
 
 /// From this status on, an answer counts as a failure of the server.
@@ -104,6 +106,6 @@ fn count_others(tally: &Tally, answered_by: AnsweredBy, application: u32) {
             add(&tally.static_requests, 1);
             add(&tally.routed_requests, 1);
         }
-        AnsweredBy::Application | AnsweredBy::HealthCheck => {}
+        AnsweredBy::Application | AnsweredBy::HealthCheck | AnsweredBy::OtherWorker => {}
     }
 }

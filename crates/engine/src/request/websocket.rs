@@ -25,6 +25,9 @@ use crate::scheduling::turn::TurnBudget;
 const WAITING_MESSAGES: usize = 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 
+/// The reason in the close frame of a worker that is replaced.
+const RESTARTING: &str = "the server is restarting";
+
 /// Milliseconds that the application has to answer the complete messages before a client's protocol violation.
 const ANSWER_MS: u64 = 5_000;
 
@@ -334,6 +337,14 @@ impl WebSocket {
         self.stage = SocketStage::Closed;
     }
 
+    /// The worker leaves that has the client's connection and relays for it. The client is told, and can't answer any more.
+    pub(crate) fn part(&mut self, response: &mut ResponseWriter<'_>) {
+        if self.stage == SocketStage::Open {
+            self.begin_close(SERVICE_RESTART, RESTARTING, response);
+        }
+        self.hang_up();
+    }
+
     /// The worker drains: the WebSocket is closed at this time, in monotonic milliseconds. `for_good`: the instance stops, and
     /// there is no successor to reconnect to.
     pub(crate) fn leave_at(&mut self, when_ms: u64, for_good: bool) {
@@ -386,7 +397,7 @@ impl WebSocket {
             self.fail(violation, response);
         }
         if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
-            let reason = if self.leaves_for_good() { "the server is stopping" } else { "the server is restarting" };
+            let reason = if self.leaves_for_good() { "the server is stopping" } else { RESTARTING };
             self.begin_close(self.leave_code, reason, response);
         }
         if self.stage == SocketStage::Open {

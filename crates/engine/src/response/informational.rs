@@ -270,6 +270,34 @@ impl ResponseWriter<'_> {
         if let Some(extensions) = extensions {
             self.field(b"Sec-WebSocket-Extensions", extensions)?;
         }
+        self.switch();
+        Ok(())
+    }
+
+    /// Switches to another protocol with the head of another worker, which has a status of 101.
+    ///
+    /// # Errors
+    /// As [`Response::field`]; nothing has been sent in this case.
+    pub(crate) fn switch_as<'a>(
+        &mut self,
+        status: &[u8],
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), HeadRefusal> {
+        self.forget_head();
+        self.stage = Stage::Head;
+        self.head.begin(101, status);
+        for (name, value) in fields {
+            match known_field(name) {
+                // They are what the switch consists of.
+                Some(Known::HopByHop) => self.head.add_own(name, value),
+                _ => self.field(name, value)?,
+            }
+        }
+        self.switch();
+        Ok(())
+    }
+
+    fn switch(&mut self) {
         self.filter_head(FirstPart::Nothing);
         let Response { encoder, head, terms, .. } = &mut *self.response;
         encoder.switch(head, &terms.date_line, &mut self.transport.outgoing);
@@ -278,7 +306,6 @@ impl ResponseWriter<'_> {
         self.body.left = BodyLeft::Unknown;
         self.stage = Stage::Body;
         self.send();
-        Ok(())
     }
 
     /// Passes the connection to the application, as a duplicate descriptor. The server no longer reads or sends on it, and

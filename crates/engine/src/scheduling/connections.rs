@@ -40,7 +40,12 @@ pub enum EventSource {
     /// uWSGI's signals wait for a handler.
     Signals,
     Connection(Key),
+    /// The other end of the exchange that this connection relays.
+    Relay(Key),
 }
+
+/// In a key, the bit that says that an event is one of a relay. No table is that large.
+const OF_RELAY: u64 = 1 << 31;
 
 /// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, the signals, the connections of
 /// sessions, and from the other end the control socket, then listeners counted downwards.
@@ -72,8 +77,14 @@ impl Key {
             SIGNALS => EventSource::Signals,
             SESSIONS => EventSource::Sessions,
             special if special >= FIRST_SPECIAL => EventSource::Listener((CONTROL - 1 - special) as usize),
+            _ if self.0 & OF_RELAY != 0 => EventSource::Relay(Key(self.0 & !OF_RELAY)),
             _ => EventSource::Connection(self),
         }
+    }
+
+    /// Names the other end of the exchange that this connection relays.
+    pub fn of_relay(self) -> Key {
+        Key(self.0 | OF_RELAY)
     }
 
     fn new(index: usize, generation: u32) -> Key {
@@ -329,7 +340,7 @@ impl<C> ConnectionTable<C> {
     /// Queues the source of an event.
     pub fn note_event(&mut self, key: Key) {
         match key.source() {
-            EventSource::Connection(_) => match self.find(key) {
+            EventSource::Connection(key) | EventSource::Relay(key) => match self.find(key) {
                 Some(Entry { occupancy: Occupancy::CheckedOut { has_event }, .. }) => *has_event = true,
                 Some(Entry { sharing: Sharing::Of(connection), .. }) => {
                     let connection = *connection;

@@ -56,6 +56,16 @@ pub enum ServedAt {
     Elsewhere(Owner),
 }
 
+/// How a request has come to the worker that serves it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Came {
+    ByItself,
+    /// From another worker, on a connection that has moved.
+    WithConnection,
+    /// From another worker, which has the connection.
+    OverRelay,
+}
+
 /// A choice, and the facts about the request's session that it has found.
 pub struct SessionChoice {
     pub place: ServedAt,
@@ -149,18 +159,19 @@ impl Affinity {
         SessionChoice { place, is_first: found.is_none(), cookie }
     }
 
-    /// What the answer does if the request is served here. `has_arrived`: it has moved here.
+    /// What the answer does if the request is served here.
     pub fn answer(
         &'static self,
         choice: SessionChoice,
         request: &KeyedRequest<'_>,
         now_ms: u64,
-        has_arrived: bool,
+        came: Came,
         tally: &Tally,
     ) -> Option<Box<SessionAnswer>> {
         let result = match choice.place {
             ServedAt::Elsewhere(_) => SessionResult::NotMoved,
-            ServedAt::Here if has_arrived => SessionResult::Moved,
+            ServedAt::Here if came == Came::WithConnection => SessionResult::Moved,
+            ServedAt::Here if came == Came::OverRelay => SessionResult::Relayed,
             ServedAt::Here if choice.is_first => SessionResult::Learned,
             ServedAt::Here => SessionResult::Here,
         };

@@ -111,6 +111,14 @@ pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
+/// Whether the peer has closed the connection in both directions: it does not take anything any more either.
+pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut watched = [PollFd::new(socket, PollFlags::empty())];
+    // The kernel reports these whatever is asked for (poll(2)).
+    let ends = PollFlags::POLLHUP | PollFlags::POLLERR;
+    poll(&mut watched, PollTimeout::ZERO).is_ok() && watched[0].revents().is_some_and(|events| events.intersects(ends))
+}
+
 /// Writes both parts in one call, the first before the second. Never raises SIGPIPE.
 pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
     loop {

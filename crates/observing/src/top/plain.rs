@@ -151,7 +151,7 @@ mod tests {
             queue_most: 100,
             requests_per_second: 12.34,
             latency_s: Some([0.000_087, 0.003_214, 1.2]),
-            services: ServiceCounts::all_of(&json!({"sticky": {"here": 12, "moved": 3, "learned": 4}})),
+            services: ServiceCounts::all_of(&json!({"sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4}})),
             generations: vec![GenerationRow {
                 number: 2,
                 state: "forming".into(),
@@ -179,7 +179,7 @@ mod tests {
         };
         let expected = "master 1: serving, generation 2, 1 reload, 1 failed, version 0.1.0\n\
             12.3 requests/s, 0.0 errors/s, p50 87 µs, p90 3.21 ms, p99 1.20 s, queue 3 of 100\n\
-            sticky: 12 here, 3 moved, 4 learned, 0 not moved\n\
+            sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved\n\
             generation 2: forming, age 2 s, 0 of 1 worker, loads the application\n\
             the last reload has failed: no module named shop\n\
             worker 1 (pid 7): serving, up 0 s, CPU 0 %, 0 MiB, 0.0 requests/s, 0 errors, 0 in progress\n\

@@ -43,6 +43,8 @@ pub struct ChunkedDecoder {
     extension_bytes: usize,
     trailer_bytes: usize,
     trailer_count: usize,
+    /// The body is complete with its last chunk, and the caller reads the trailer section.
+    leaves_trailers: bool,
 }
 
 /// The result of [`ChunkedDecoder::step`].
@@ -144,7 +146,13 @@ impl ChunkedDecoder {
             extension_bytes: 0,
             trailer_bytes: 0,
             trailer_count: 0,
+            leaves_trailers: false,
         }
+    }
+
+    /// As [`ChunkedDecoder::new`], but it is done after the line of the last chunk: the trailer section is left to the caller.
+    pub fn without_trailers(limits: ChunkedLimits) -> ChunkedDecoder {
+        ChunkedDecoder { leaves_trailers: true, ..ChunkedDecoder::new(limits) }
     }
 
     /// Continues after the last step. Call it again with the input after `used`, until it returns `More` or `Done`. For a
@@ -189,7 +197,11 @@ impl ChunkedDecoder {
             State::SizeLineFeed => {
                 line_feed(byte)?;
                 self.size_line_bytes = 0;
-                Ok(if self.remaining == 0 { State::TrailerStart } else { State::Data })
+                Ok(match self.remaining {
+                    0 if self.leaves_trailers => State::Done,
+                    0 => State::TrailerStart,
+                    _ => State::Data,
+                })
             }
             State::DataReturn if byte == b'\r' => Ok(State::DataLineFeed),
             State::DataReturn => Err(Fault::bad_request("A chunk's data is not followed by CRLF.")),

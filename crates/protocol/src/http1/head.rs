@@ -251,7 +251,7 @@ fn read_version(rest: &[u8]) -> Result<Progress<Version>, Fault> {
     }
 }
 
-enum Line {
+pub(super) enum Line {
     Field { name_end: usize, has_underscore: bool, value: Span, next: usize },
     End { next: usize },
     Partial,
@@ -259,7 +259,7 @@ enum Line {
 
 /// Parses the line that begins at `at`.
 #[inline]
-fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
+pub(super) fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
     let line = &block[at..];
     let name = token(line);
     let Some(name_length) = name.length else { return Ok(Line::Partial) };

@@ -6,6 +6,7 @@
 pub mod chunked;
 pub mod framing;
 pub mod head;
+pub mod response;
 pub(crate) mod scan;
 pub mod target;
 pub mod underscores;

@@ -9,6 +9,7 @@ pub mod forwarded;
 pub mod http1_block;
 pub mod http1_chunked;
 pub mod http1_line;
+pub mod http1_response;
 pub mod http2;
 pub mod proxy_header;
 pub mod scgi;

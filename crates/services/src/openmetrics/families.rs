@@ -68,8 +68,9 @@ pub const FAMILIES: &[Family] = families![
     ("bolide_client_errors_total", Counter, &["direction"], client_errors),
     /// Bytes of responses, with their heads.
     ("bolide_sent_bytes_total", Counter, &[], one, |facts| sum(facts, |work| work.sent_bytes).into()),
-    /// Requests with `sticky`: served `here` by the worker that has their session, `moved` to it, by the worker that has
-    /// `learned` their session from them, or `not_moved` to the worker that has it because their connection could not move.
+    /// Requests with `sticky`: served `here` by the worker that has their session, `moved` to it with their connection, `relayed`
+    /// to it, by the worker that has `learned` their session from them, or `not_moved` to the worker that has it because that
+    /// was not possible.
     ("bolide_sticky_requests_total", Counter, &["result"], sticky),
     /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),

@@ -160,8 +160,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// server's own, `BOLIDE_WORKER`, which is sealed), `address` (the client's, of IPv6 the /64 network). The worker that
     /// serves the first request of a session has it, until it drains, exits or is killed. Then the worker that gets the next
     /// request has it. A connection moves to that worker with what was read of it, over HTTP/1 in the clear, uwsgi and SCGI.
-    /// Connections over TLS, HTTP/2 and FastCGI can't move, and `check` warns of them. There is room for 65,536 sessions, and
-    /// the one that was used longest ago is forgotten first.
+    /// Requests of connections over TLS and HTTP/2 are relayed. Those over FastCGI are served where they come to, and `check`
+    /// warns of that. There is room for 65,536 sessions, and the one that was used longest ago is forgotten first.
     /// Example: processes = 4
     ///          sticky = header:mcp-session-id
     ///          sticky = query:sid, cookie

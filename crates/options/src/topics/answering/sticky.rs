@@ -5,7 +5,6 @@ use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_contract::answering::SessionKey;
 use bolide_contract::settings::{Protocol, Settings};
-use bolide_contract::tls::Http2;
 
 use crate::context::Context;
 use crate::values;
@@ -63,8 +62,9 @@ pub fn check(location: &Location, settings: &Settings, context: &mut Context) {
     for listener in &settings.listeners {
         let what = match listener.protocol {
             Protocol::FastCgi | Protocol::FastCgiNph => "FastCGI",
+            // Their requests are relayed.
+            Protocol::Http => continue,
             _ if listener.tls.is_some() => "TLS",
-            Protocol::Http if listener.http2 == Http2::Everywhere => "HTTP/2",
             _ => continue,
         };
         let message = format!(
@@ -72,7 +72,7 @@ pub fn check(location: &Location, settings: &Settings, context: &mut Context) {
              which may not be the one that has its session",
             listener.origin
         );
-        let advice = "end TLS and HTTP/2 at a reverse proxy, and let it connect over HTTP/1 in the clear, or set `processes = 1`";
+        let advice = "let the reverse proxy connect over HTTP, or over uwsgi or SCGI in the clear, or set `processes = 1`";
         context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
     }
 }
