@@ -18,7 +18,7 @@ from support.http2_websocket import Tunnel, connect
 from support.metrics import metrics_address, value_of
 from support.tls import Authority, TlsClient, context_of
 from support.waiting import wait_until
-from support.websocket import WebSocket
+from support.websocket import WebSocket, handshake
 from support_instance import APPLICATIONS
 
 APPS = APPLICATIONS.parents[1] / "apps"
@@ -153,6 +153,7 @@ def test_an_answer_that_its_application_breaks_off_does_not_look_complete(serve,
     for _, target in served.targets("/cut"):
         with served.connect(way) as client, pytest.raises((Closed, Reset)):
             client.request("GET", target)
+    assert "relayed to" not in served.instance.whole_log(), "the worker that served it has logged that"
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -315,6 +316,33 @@ def test_an_application_learns_that_its_client_has_left(serve, way, tmp_path):
                 client.reset(answer)
                 wait_until(lambda file=file: file.read_text() == "begun\ndisconnected\n", "a reset is enough")
         wait_until(lambda file=file: file.read_text() == "begun\ndisconnected\n", "it learns that its client has left")
+
+
+@pytest.mark.parametrize("interface", ["wsgi", "asgi"])
+def test_a_client_that_leaves_within_its_body_is_not_answered(serve, interface):
+    served = serve(interface)
+    for _, target in served.targets("/echo"):
+        with served.connect("tls") as client:
+            client.send(f"POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf".encode())
+        with served.connect("h2") as client:
+            answer = client.begin("POST", target, ends=False)
+            client.send_body(answer, b"half", ends=False)
+            client.reset(answer)
+            client.ping()
+    errors = functools.partial(value_of, metrics_address(served.instance), "bolide_client_errors_total", direction="read")
+    wait_until(lambda: errors() >= 3, "the workers that wait for the bodies know")
+    assert "relayed to" not in served.instance.whole_log()
+
+
+def test_a_websocket_of_an_unknown_version_is_told_the_known_one(serve):
+    served = serve("asgi")
+    for _, target in served.targets("/socket"):
+        with served.connect("tls") as client:
+            request, _ = handshake(target)
+            client.send(request.replace(b"Sec-WebSocket-Version: 13", b"Sec-WebSocket-Version: 8"))
+            answer = client.read_response()
+            assert (answer.status, answer.get("sec-websocket-version"), answer.get("upgrade")) == (426, "13", "websocket")
+            assert "upgrade" in answer.all("connection")
 
 
 def test_a_relayed_request_is_logged_and_counted_once_by_the_worker_that_serves_it(serve):

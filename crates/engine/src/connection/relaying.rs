@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 
 use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;
+use bolide_protocol::http1::Field;
 use bolide_protocol::http1::head::Version;
 use bolide_protocol::http1::response::{AnswerTo, ResponsePart, StatusLine};
-use bolide_protocol::http1::{Field, Framing};
 use bolide_protocol::session::{HeadEvent, RequestHead, Session};
 use bolide_scoreboard::connection_queue::Put;
 use bolide_scoreboard::session_owners::Owner;
@@ -27,7 +27,7 @@ use crate::exchange::relay::{self, Relay, RelayedRequest};
 use crate::exchange::{ExchangeState, UnreadBody};
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
-use crate::response::{HeadRefusal, Progress, Pushed, ResponseWriter, When, reason_phrase};
+use crate::response::{BELONGS_TO_SERVER, HeadRefusal, Progress, Pushed, ResponseWriter, When, reason_phrase};
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::sessions::affinity::Affinity;
 use crate::sessions::relayed_head::relayed_head;
@@ -80,7 +80,7 @@ impl<A: App> Connection<A> {
         let tls = self.client.connection_peer().tls.as_ref().map(|tls| tls.to_packet());
         let (mut relay, other) = relay::open(RelayedRequest {
             owner,
-            framing: if facts.upgrade { Framing::None } else { event.body },
+            framing: event.body,
             to: if line.method.of(head_bytes) == b"HEAD" { AnswerTo::Head } else { AnswerTo::Request },
             owes_continue: facts.expect_continue,
             body_timeout: self.body_timeout(context.worker),
@@ -199,6 +199,8 @@ impl<A: App> Connection<A> {
                     self.finish_answer();
                     return Carried::Answered;
                 }
+                // The application need not answer a client that has left.
+                Read::End | Read::Broken if relay.client_has_ended => return Carried::ClientLeft,
                 Read::End | Read::Broken => return self.answer_instead(context, "ended before it had answered"),
             }
         }
@@ -316,17 +318,17 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// The other worker has not made an answer, or only a part of one, which is counted and logged here alone.
+    /// The other worker has not answered, or only in part. It has counted and logged an answer that it broke off itself. That
+    /// there is none is counted and logged here alone.
     fn answer_instead(&mut self, context: &Context<'_, A>, what: &str) -> Carried {
         let mut writer = self.writer();
-        let has_left = writer.head_has_left();
-        match has_left {
-            true => writer.cut_off(),
-            false => writer.answer(502, reason_phrase(502), "The worker that has the session of this request has ended."),
+        if writer.head_has_left() {
+            writer.cut_off();
+            return Carried::Answered;
         }
+        writer.answer(502, reason_phrase(502), "The worker that has the session of this request has ended.");
         counting::count_error(&context.thread.slot.tally);
-        let then = if has_left { "closing its connection" } else { "answered 502" };
-        complain(context.worker.number, &format!("the worker that a request was relayed to {what}; {then}"));
+        complain(context.worker.number, &format!("the worker that a request was relayed to {what}; answered 502"));
         Carried::Answered
     }
 
@@ -354,7 +356,7 @@ fn pairs<'a>(fields: &'a [Field], input: &'a [u8]) -> impl Iterator<Item = (&'a 
     fields.iter().map(|field| (field.name.of(input), field.value.of(input)))
 }
 
-/// Begins the client's answer with the head of the other worker's. What it says of its connection is not said here.
+/// Begins the client's answer with the head of the other worker's, without what it says of the connection between the two.
 fn begin_head(writer: &mut ResponseWriter<'_>, line: StatusLine, fields: &[Field], input: &[u8]) -> Result<(), HeadRefusal> {
     if line.status == 101 {
         return writer.switch_as(line.text.of(input), pairs(fields, input));
@@ -365,8 +367,13 @@ fn begin_head(writer: &mut ResponseWriter<'_>, line: StatusLine, fields: &[Field
         writer.announce_trailers();
     }
     for (name, value) in pairs(fields, input) {
-        if !is(name, b"connection") && !is(name, b"transfer-encoding") {
-            writer.field(name, value)?;
+        match writer.field(name, value) {
+            // A client that must upgrade is told to what (RFC 9110 section 15.5.22).
+            Err(BELONGS_TO_SERVER) if is(name, b"upgrade") || is(name, b"connection") && is(value, b"upgrade") => {
+                writer.field_of_connection(name, value);
+            }
+            Ok(()) | Err(BELONGS_TO_SERVER) => {}
+            Err(refusal) => return Err(refusal),
         }
     }
     writer.send_head();

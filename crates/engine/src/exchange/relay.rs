@@ -45,6 +45,8 @@ pub struct Relay {
     request: Vec<u8>,
     sent: usize,
     upload: Upload,
+    /// The client sends no more at all.
+    pub client_has_ended: bool,
     /// How the body is framed.
     is_chunked: bool,
     /// Bytes of the answer that were read. The first `decoded` of them are of the body and belong to the client.
@@ -117,6 +119,7 @@ pub fn open(request: RelayedRequest) -> Option<(Relay, OwnedFd)> {
         request: Vec::new(),
         sent: 0,
         upload: if framing == Framing::None { Upload::Complete } else { Upload::Open },
+        client_has_ended: false,
         is_chunked: framing == Framing::Chunked,
         response: Vec::new(),
         decoded: 0,
@@ -178,6 +181,7 @@ impl Relay {
 
     /// The client sends no more.
     pub fn end_request(&mut self) {
+        self.client_has_ended = true;
         if self.upload != Upload::Over {
             self.upload = Upload::Ending;
         }

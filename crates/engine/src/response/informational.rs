@@ -64,6 +64,11 @@ impl Response {
         }
     }
 
+    /// Adds a field about the connection with the client, which belongs to the server.
+    pub(crate) fn field_of_connection(&mut self, name: &[u8], value: &[u8]) {
+        self.head.add_own(name, value);
+    }
+
     /// Whether the parts of the body must be pushed as bytes, because they are decoded.
     pub fn decodes_parts(&self) -> bool {
         self.body.own_chunks.is_some()
@@ -289,7 +294,7 @@ impl ResponseWriter<'_> {
         for (name, value) in fields {
             match known_field(name) {
                 // They are what the switch consists of.
-                Some(Known::HopByHop) => self.head.add_own(name, value),
+                Some(Known::HopByHop) => self.field_of_connection(name, value),
                 _ => self.field(name, value)?,
             }
         }
