@@ -117,17 +117,18 @@ impl SessionPair {
         }
     }
 
-    /// Takes out the connection that has waited longest.
+    /// Takes out the connection that has waited longest. `buffer` is the caller's, for any number of calls: clearing so much
+    /// memory would cost as much as all the rest.
     ///
     /// # Errors
     /// Errors of `recvmsg`, or a packet that this build would not write.
-    pub fn take(&self) -> io::Result<TakenSession> {
+    pub fn take(&self, buffer: &mut Vec<u8>) -> io::Result<TakenSession> {
         if !has_free_descriptors(self.take.as_fd()) {
             return Ok(TakenSession::NoDescriptor);
         }
         let mut head = [0u8; HEAD_BYTES];
-        let mut input = vec![0; MAX_INPUT_BYTES];
-        let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut input)];
+        buffer.resize(MAX_INPUT_BYTES, 0);
+        let mut slices = [IoSliceMut::new(&mut head), IoSliceMut::new(buffer)];
         let mut space = cmsg_space!([RawFd; 1]);
         let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
         let (length, socket) = match recvmsg::<()>(self.take.as_raw_fd(), &mut slices, Some(&mut space), flags) {
@@ -138,9 +139,8 @@ impl SessionPair {
         match (length.checked_sub(HEAD_BYTES), socket, SessionMove::of(&head)) {
             (None, ..) if length == 0 => Ok(TakenSession::Nothing),
             (Some(length), Some(socket), Some((moved, facts_bytes))) if facts_bytes <= length => {
-                input.truncate(length);
-                let facts: Vec<u8> = input.drain(..facts_bytes).collect();
-                input.shrink_to_fit();
+                let (facts, input) = buffer[..length].split_at(facts_bytes);
+                let (facts, input) = (facts.to_vec(), input.to_vec());
                 Ok(TakenSession::Connection(Box::new(ArrivedSession { moved, socket, facts, input })))
             }
             (Some(_), None, Some(_)) => Ok(TakenSession::Lost),
@@ -237,14 +237,14 @@ mod tests {
             let input: Vec<u8> = (0..length).map(|place| place as u8).collect();
             assert_eq!(pair.put(&MOVED, there.as_fd(), with(&input)).expect("sent"), Put::Done, "{length} bytes");
             drop(there);
-            let Ok(TakenSession::Connection(arrived)) = pair.take() else { panic!("it did not arrive") };
+            let Ok(TakenSession::Connection(arrived)) = pair.take(&mut Vec::new()) else { panic!("it did not arrive") };
             assert_eq!((arrived.moved, arrived.input == input, &arrived.facts[..]), (MOVED, true, &b"facts"[..]));
             here.write_all(b"x").expect("open");
             UnixStream::from(arrived.socket).read_exact(&mut [0]).expect("it is the same one");
         }
         let (_here, there) = UnixStream::pair().expect("a pair");
         assert_eq!(pair.put(&MOVED, there.as_fd(), with(&vec![0; MAX_INPUT_BYTES - 4])).expect("open"), Put::Full);
-        assert!(matches!(pair.take(), Ok(TakenSession::Nothing)));
+        assert!(matches!(pair.take(&mut Vec::new()), Ok(TakenSession::Nothing)));
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
             let waiting =
                 (0..1000).take_while(|_| pair.put(&MOVED, there.as_fd(), with(input)).expect("open") == Put::Done).count();
             for _ in 0..waiting {
-                assert!(matches!(pair.take(), Ok(TakenSession::Connection(..))));
+                assert!(matches!(pair.take(&mut Vec::new()), Ok(TakenSession::Connection(..))));
             }
             waiting
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bolide_protocol::http1::head::Version;
 use bolide_protocol::session::{HeadEvent, RequestHead, Session};
 use bolide_scoreboard::session_owners::Owner;
-use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, RelayedHttp, SessionBytes, SessionMove};
+use bolide_scoreboard::session_pair::{MAX_INPUT_BYTES, RelayedHttp, SessionMove};
 use bolide_tls::TlsFacts;
 
 use super::beginning::session_of;
@@ -28,7 +28,6 @@ use crate::sockets::transport::ReadTimes;
 impl<A: App> Connection<A> {
     /// Finds where a request is served, whose head is at the beginning of `bytes`: at the worker that has its session, if it can
     /// get there.
-    #[inline(never)]
     pub(super) fn find_place(
         &mut self,
         affinity: &'static Affinity,
@@ -100,19 +99,24 @@ impl<A: App> Connection<A> {
         }
     }
 
+    /// Its next request has come with it from another worker.
+    pub(super) fn has_just_arrived(&self) -> bool {
+        self.travel().next == NextRequest::HasArrived
+    }
+
     /// The input that was read and not used.
     pub fn input(&self) -> &[u8] {
         &self.input
     }
 
     /// It has arrived with this input, and its next request is served here.
-    pub fn begin_with(&mut self, moved: &SessionMove, came: SessionBytes<'_>, worker: &Worker) {
-        self.input = came.input.to_vec();
+    pub fn begin_with(&mut self, moved: &SessionMove, facts: &[u8], input: Vec<u8>, worker: &Worker) {
+        self.input = input;
         let SessionMove { moves, relay, .. } = *moved;
         *self.travel_mut() = Travel { moves, next: NextRequest::HasArrived, relay };
         if relay.is_some() {
             self.become_relayed();
-            if let Some(facts) = TlsFacts::of_packet(came.facts) {
+            if let Some(facts) = TlsFacts::of_packet(facts) {
                 self.client.note_tls(Arc::new(facts));
             }
         }

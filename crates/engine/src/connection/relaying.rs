@@ -182,6 +182,8 @@ impl<A: App> Connection<A> {
             }
             match self.pass_answer(relay) {
                 Ok(Passed::All) => {}
+                // Only this turn knows that there is room again for what the client has sent.
+                Ok(Passed::Part) if has_left && relay.wants_request() => return Carried::HasMore,
                 Ok(Passed::Part) => return Carried::Waits,
                 Ok(Passed::Complete) => return Carried::Answered,
                 Ok(Passed::CutShort) => return self.answer_instead(context, "ended before it had answered"),
@@ -267,6 +269,8 @@ impl<A: App> Connection<A> {
             let input = relay.input();
             match part {
                 ResponsePart::More => {
+                    // A head without any part of its body.
+                    writer.send_head();
                     relay.use_up(used, 0);
                     return Ok(Passed::All);
                 }
@@ -332,9 +336,15 @@ impl<A: App> Connection<A> {
         Carried::Answered
     }
 
-    /// The end of a relay that the poll does not know yet.
+    /// The end of a relay whose events the poll does not report as it must.
     pub fn unwatched_relay(&mut self) -> Option<&mut Relay> {
-        self.exchange.relay().filter(|relay| !relay.is_watched)
+        self.exchange.relay().filter(|relay| relay.watched < relay.wanted_watch())
+    }
+
+    /// What comes after the beginning of a relay. `None`: there is more to do immediately.
+    pub(super) fn after_relaying_began(&mut self) -> Option<NextAction> {
+        let awaits_answer = self.exchange.relay().is_some_and(|relay| relay.is_request_complete() && !relay.has_unsent());
+        awaits_answer.then_some(NextAction::Wait)
     }
 
     /// An end of a relay has no client that could send its next request, so its answer is the last.
@@ -376,6 +386,5 @@ fn begin_head(writer: &mut ResponseWriter<'_>, line: StatusLine, fields: &[Field
             Err(refusal) => return Err(refusal),
         }
     }
-    writer.send_head();
     Ok(())
 }

@@ -28,6 +28,7 @@ use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::sessions::affinity::Affinity;
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
 use crate::sockets::tls::{Alpn, TlsFault};
@@ -39,8 +40,9 @@ impl<A: App> Connection<A> {
         let mut kept = std::mem::take(&mut self.input);
         let held = kept.len();
         let had_begun = held > 0 || self.has_part_of_request();
-        // Kept bytes may fill the buffer; a read into an empty slice would look like the client's end.
-        let full = held == buffer.len();
+        // Kept bytes may fill the buffer; a read into an empty slice would look like the client's end. A request that has come
+        // from another worker is here, and the poll does not know its connection yet.
+        let full = held == buffer.len() || held > 0 && self.has_just_arrived();
         let most = self.most_input(held, buffer.len(), context.worker);
         let read = match full {
             true => Read::Nothing,
@@ -97,7 +99,7 @@ impl<A: App> Connection<A> {
                 Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
                 Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
                 _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
-                _ if self.exchange.is_relayed() => None,
+                _ if self.exchange.is_relayed() => self.after_relaying_began(),
                 // A WebSocket's first frames may have arrived with its handshake.
                 _ if has_rest && self.exchange.is_streaming() => None,
                 Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
@@ -185,15 +187,10 @@ impl<A: App> Connection<A> {
                 return Ok((used, ServeStep::More));
             }
         };
-        if let Some(affinity) = context.worker.affinity {
-            match self.find_place(affinity, &mut head, bytes, context) {
-                ServingPlace::Here => {}
-                ServingPlace::Moved(owner) => return Ok((0, ServeStep::Move(owner))),
-                ServingPlace::Relayed(relay) => {
-                    let (more, step) = self.begin_relaying(relay, &head, bytes, &bytes[used..], context)?;
-                    return Ok((used + more, step));
-                }
-            }
+        if let Some(affinity) = context.worker.affinity
+            && let Some(served) = self.serve_elsewhere(affinity, &mut head, bytes, used, context)
+        {
+            return served;
         }
         if context.worker.times_phases {
             self.exchange.response.notes.times = Some(Times::begin());
@@ -220,6 +217,26 @@ impl<A: App> Connection<A> {
             }
         };
         Ok((used + more, step))
+    }
+
+    /// Has a request served by the worker that has its session. `None`: it is served here.
+    #[inline(never)]
+    fn serve_elsewhere(
+        &mut self,
+        affinity: &'static Affinity,
+        head: &mut HeadEvent,
+        bytes: &[u8],
+        used: usize,
+        context: &mut Context<'_, A>,
+    ) -> Option<Result<(usize, ServeStep), Fault>> {
+        match self.find_place(affinity, head, bytes, context) {
+            ServingPlace::Here => None,
+            ServingPlace::Moved(owner) => Some(Ok((0, ServeStep::Move(owner)))),
+            ServingPlace::Relayed(relay) => {
+                let begun = self.begin_relaying(relay, head, bytes, &bytes[used..], context);
+                Some(begun.map(|(more, step)| (used + more, step)))
+            }
+        }
     }
 
     fn answer(&mut self, head: &HeadEvent, bytes: &[u8], body: Body, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
@@ -293,7 +310,9 @@ impl<A: App> Connection<A> {
                     None if self.is_given_away() => ServeStep::Close,
                     // RFC 9112 section 9.6: the client has sent another request before it could know of the end. Closing now
                     // would send a reset, and the answer may still be on its way.
-                    None if self.exchange.response.client_keeps() && self.transport.has_input() => ServeStep::Linger,
+                    None if self.exchange.response.client_keeps() && !self.is_end_of_relay() && self.transport.has_input() => {
+                        ServeStep::Linger
+                    }
                     // RFC 6455 section 7.1.1: the client must be able to read our last frame, whatever it still sends.
                     None if self.writer().status_code() == 101 => ServeStep::Linger,
                     None => ServeStep::Close,

@@ -20,6 +20,7 @@ use crate::event_loop::accepting::pause_sessions;
 use crate::event_loop::descriptors::begin_shortage;
 use crate::event_loop::moving::{arrived, arrived_over_relay};
 use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::exchange::relay::RelayWatch;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::Key;
 use crate::sockets::listener::above_standard;
@@ -74,8 +75,8 @@ pub(crate) fn take_sessions<L: Language>(shared: &Shared<L>, state: &mut LeaderS
     taken
 }
 
-/// After a turn of a connection: if it has begun to relay a request, the poll reports the other worker's end too. Returns `false`
-/// if the poll takes no more.
+/// After a turn of a connection: if it relays a request, the poll reports the events of the other worker's end that it waits for.
+/// Returns `false` if the poll takes no more.
 pub(crate) fn watch_relay<L: Language>(
     shared: &Shared<L>,
     key: Key,
@@ -83,13 +84,22 @@ pub(crate) fn watch_relay<L: Language>(
     state: &mut LeaderState<L::App>,
 ) -> bool {
     let Some(relay) = connection.unwatched_relay() else { return true };
-    let events = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
-    if let Err(errno) = shared.poll.add(relay.socket(), EpollEvent::new(events, key.of_relay().0)) {
+    let wanted = relay.wanted_watch();
+    let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
+    flags.set(EpollFlags::EPOLLOUT, wanted == RelayWatch::InputAndRoom);
+    let mut event = EpollEvent::new(flags, key.of_relay().0);
+    let before = std::mem::replace(&mut relay.watched, wanted);
+    let is_watched = match before {
+        RelayWatch::Nothing => shared.poll.add(relay.socket(), event),
+        RelayWatch::Input | RelayWatch::InputAndRoom => shared.poll.modify(relay.socket(), &mut event),
+    };
+    if let Err(errno) = is_watched {
         complain(shared.worker.number, &format!("closing a connection whose relay can't be added to epoll: {errno}"));
         return false;
     }
-    relay.is_watched = true;
-    take_from_one_that_left(shared, relay.owner, state);
+    if before == RelayWatch::Nothing {
+        take_from_one_that_left(shared, relay.owner, state);
+    }
     true
 }
 
@@ -117,7 +127,7 @@ fn take_from<L: Language>(
 ) -> usize {
     let mut taken = 0;
     while taken < most {
-        match pair.take() {
+        match pair.take(&mut state.housekeeping.session_bytes) {
             Ok(TakenSession::Connection(arrived)) => {
                 insert(shared, *arrived, state);
                 state.housekeeping.descriptors.note_free(shared.worker.row);
@@ -153,7 +163,7 @@ fn insert<L: Language>(shared: &Shared<L>, session: ArrivedSession, state: &mut 
         None => arrived(shared, &moved.connection),
     };
     let mut connection = Box::new(arrive(socket, &moved.connection, place, &shared.worker, now_ms()));
-    connection.begin_with(&moved, SessionBytes { facts: &facts, input: &input }, &shared.worker);
+    connection.begin_with(&moved, &facts, input, &shared.worker);
     let due_ms = connection.due_ms();
     state.connections.insert(connection, due_ms);
     shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);

@@ -134,6 +134,8 @@ pub(crate) struct Housekeeping {
     /// Listeners that are currently not polled.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) descriptors: Descriptors,
+    /// The buffer for connections of this worker's sessions; empty without `sticky`.
+    pub(crate) session_bytes: Vec<u8>,
 }
 
 /// The beginning of the worker's last pause.

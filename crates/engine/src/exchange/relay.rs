@@ -15,6 +15,7 @@ use bolide_protocol::http1::{Field, Framing};
 use bolide_scoreboard::session_owners::Owner;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
+use crate::forks;
 use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
@@ -39,8 +40,7 @@ pub struct Relay {
     socket: OwnedFd,
     /// The worker that serves the request.
     pub owner: Owner,
-    /// The poll reports events of the socket.
-    pub is_watched: bool,
+    pub watched: RelayWatch,
     /// Bytes of the request that the socket has not accepted, from `sent` on.
     request: Vec<u8>,
     sent: usize,
@@ -66,6 +66,15 @@ pub struct Relay {
     /// When a tunnel is told that its client leaves, in monotonic milliseconds.
     pub leaves_ms: u64,
     _place: RelayPlace,
+}
+
+/// The events of a relay's socket that the poll reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RelayWatch {
+    Nothing,
+    Input,
+    /// Room for more of the request too. Without need for it the poll would report it once more than anything happens.
+    InputAndRoom,
 }
 
 /// How far the client's side is.
@@ -98,8 +107,10 @@ impl Drop for RelayPlace {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Processes that the application has forked have the socket too, so closing it would not tell the other worker.
-        socket::end(self.socket.as_fd());
+        if forks::has_forked() {
+            // Processes that the application has forked have the socket too, so closing it would not tell the other worker.
+            socket::end(self.socket.as_fd());
+        }
     }
 }
 
@@ -115,7 +126,7 @@ pub fn open(request: RelayedRequest) -> Option<(Relay, OwnedFd)> {
     let relay = Relay {
         socket,
         owner,
-        is_watched: false,
+        watched: RelayWatch::Nothing,
         request: Vec::new(),
         sent: 0,
         upload: if framing == Framing::None { Upload::Complete } else { Upload::Open },
@@ -141,7 +152,16 @@ impl Relay {
         self.socket.as_fd()
     }
 
+    pub fn wanted_watch(&self) -> RelayWatch {
+        if self.has_unsent() { RelayWatch::InputAndRoom } else { RelayWatch::Input }
+    }
+
     // From the client.
+
+    /// Bytes of the request wait for the other worker.
+    pub fn has_unsent(&self) -> bool {
+        self.sent < self.request.len()
+    }
 
     /// More of the client's bytes are wanted.
     pub fn wants_request(&self) -> bool {
@@ -198,7 +218,7 @@ impl Relay {
     /// Sends what waits for the other worker. Returns whether some of it has left.
     pub fn flush(&mut self) -> bool {
         let mut has_left = false;
-        while self.sent < self.request.len() {
+        while self.has_unsent() {
             match socket::write(self.socket.as_fd(), &self.request[self.sent..], &[]) {
                 Written::Bytes(count) => {
                     self.sent += count;
