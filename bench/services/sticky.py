@@ -12,8 +12,9 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from bench.services.publish import until
 
 PORT, TLS_PORT = 8633, 8634
 PROCESSES = 4
@@ -115,14 +116,6 @@ class Server:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
-
-
-def until(condition, seconds):
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"not within {seconds} s")
-        time.sleep(0.1)
 
 
 def main(program):

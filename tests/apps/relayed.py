@@ -11,6 +11,9 @@ from urllib.parse import parse_qs
 #: Bytes of `/large`, which the parameter `times` multiplies.
 LARGE = 3_000_000
 
+#: Parts of `/small`, each of which is a chunk of ten bytes.
+SMALL = 3_000
+
 
 def pid_field():
     return ("X-Pid", str(os.getpid()))
@@ -34,6 +37,12 @@ def application(environ, start_response):
         body = (b"x" * 100_000 for _ in range(size // 100_000))
     elif path == "/parts":
         body = parts(query["gate"][0])
+    elif path == "/small":
+        body = (b"%09d\n" % number for number in range(SMALL))
+    elif path == "/junk":
+        taken = environ["gunicorn.socket"]
+        taken.sendall(b"This is not HTTP.\r\n")
+        taken.close()
     elif path == "/echo":
         body = [environ["wsgi.input"].read()]
     elif path == "/fails":

@@ -226,8 +226,8 @@ impl Subscriber {
         }
     }
 
-    /// Subscribes to what is new and leaves what is no longer wanted. The answer to the question that follows says that the
-    /// server has done it.
+    /// Subscribes to new channels, and unsubscribes from those without listeners. The answer to the question that follows says
+    /// that the server has done it.
     fn subscribe(&self, line: &mut Line, channels: BTreeSet<String>) -> Result<(), Fault> {
         let mut packed = Vec::new();
         for (name, which) in [

@@ -2,8 +2,8 @@
 //! a lock. A cell says which worker owns the session of a key, and when that was last asked.
 //!
 //! A cell is two words. The state has the owner, and the tag is the key's hash mixed with the owner, so a reader that meets two
-//! writers half-way sees a tag that fits no key, never a wrong owner. A writer claims a cell by its state before it writes the
-//! tag. A writer that dies then leaves a claim, which the next one takes over after [`CLAIM_S`].
+//! writers half-way finds a tag that does not match any key, and never a wrong owner. A writer claims a cell by its state before
+//! it writes the tag. A writer that dies then leaves a claim, which the next one takes over after [`CLAIM_S`].
 //!
 //! It knows neither memory files nor what a key is. `models` runs this file under every order in which workers can interleave, so
 //! its atomics are those of `crate::atomics`. Workers run it.
@@ -89,8 +89,8 @@ impl Cells<'_> {
         })
     }
 
-    /// Makes a worker the owner of a key, unless another one that lives owns it already. Returns the owner. A key for which there
-    /// is no cell has an owner for this request only.
+    /// Makes a worker the owner of a key, unless another one that lives owns it already. Returns the owner. If all of
+    /// its cells are being written by others, the owner counts for this request only.
     pub fn learn(&self, hash: u64, owner: Owner, reason: Reason, now_s: u64, lives: impl Fn(Owner) -> bool) -> Owner {
         for _ in 0..MAX_ATTEMPTS {
             let known = self.window(hash).find_map(|cell| Some((cell, holder(cell, hash)?)));

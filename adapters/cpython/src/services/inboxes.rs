@@ -55,7 +55,7 @@ fn inboxes(function: &str) -> PyResult<(&'static InboxTable<'static>, &'static [
     };
     if sockets.len() != table.count() {
         return Err(PyRuntimeError::new_err(format!(
-            "bolide.{function}() can't reach the inboxes of `publish`: see the start of the server's log"
+            "bolide.{function}() can't reach the inboxes of `publish`. The server has logged the reason at its startup"
         )));
     }
     Ok((table, sockets))

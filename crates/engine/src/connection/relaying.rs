@@ -262,6 +262,10 @@ impl<A: App> Connection<A> {
     fn pass_answer(&mut self, relay: &mut Relay) -> Result<Passed, Fault> {
         loop {
             let mut writer = self.writer();
+            if writer.is_behind() {
+                // What has gathered so far.
+                writer.advance();
+            }
             if writer.is_behind() || writer.turn_is_over() {
                 return Ok(Passed::Part);
             }
@@ -269,13 +273,14 @@ impl<A: App> Connection<A> {
             let input = relay.input();
             match part {
                 ResponsePart::More => {
-                    // A head without any part of its body.
                     writer.send_head();
+                    // The parts that came together leave together. The next look at the client finds one that is gone.
+                    writer.advance();
                     relay.use_up(used, 0);
                     return Ok(Passed::All);
                 }
                 ResponsePart::Data(range) => {
-                    match writer.push(&input[range.clone()], When::Now) {
+                    match writer.push(&input[range.clone()], When::WithTheNext) {
                         // A client that is gone is found at the next look at it.
                         Pushed::All | Pushed::Gone => {}
                         Pushed::Part(taken) => {
@@ -347,7 +352,7 @@ impl<A: App> Connection<A> {
         awaits_answer.then_some(NextAction::Wait)
     }
 
-    /// An end of a relay has no client that could send its next request, so its answer is the last.
+    /// A relay carries one request, so its answer is the last.
     pub(super) fn become_relayed(&mut self) {
         self.is_last = true;
         self.link = super::Link::Socket { may_be_http2: false };

@@ -76,7 +76,7 @@ pub(crate) fn take_sessions<L: Language>(shared: &Shared<L>, state: &mut LeaderS
 }
 
 /// After a turn of a connection: if it relays a request, the poll reports the events of the other worker's end that it waits for.
-/// Returns `false` if the poll takes no more.
+/// Returns `false` if epoll refuses it.
 pub(crate) fn watch_relay<L: Language>(
     shared: &Shared<L>,
     key: Key,

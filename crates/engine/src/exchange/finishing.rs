@@ -107,8 +107,8 @@ pub fn keep_unnoted<A: App>(context: &ExchangeContext<'_, A>, answered_by: Answe
     Box::new(Suspended { pending: None, log_entry: entry.kept() })
 }
 
-/// Ends an answer that is neither counted nor logged, and has no span: one to a health check, of which load balancers send one
-/// every few seconds, or one of another worker.
+/// Ends an answer without counting or logging it, and without a span. Load balancers send health checks every few seconds, and
+/// the answers of other workers are counted there.
 pub fn finish_unnoted<A: App>(context: &mut ExchangeContext<'_, A>) -> Served<A::Pending> {
     context.writer.notes.times = None;
     end_answer(context)

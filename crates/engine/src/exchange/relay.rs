@@ -21,7 +21,8 @@ use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::sockets::socket::{self, Read, Written};
 
-/// The most exchanges that a worker relays at a time. Others are served where they come to. Each has two descriptors.
+/// The most exchanges that a worker relays at a time. Others are served where they come to. Each takes a descriptor in both
+/// workers.
 const MAX_RELAYS: usize = 1024;
 
 /// Bytes of a request that wait for the worker that serves it. Beyond this its client is not read.
@@ -45,12 +46,14 @@ pub struct Relay {
     request: Vec<u8>,
     sent: usize,
     upload: Upload,
-    /// The client sends no more at all.
+    /// The client has closed its sending side.
     pub client_has_ended: bool,
     /// How the body is framed.
     is_chunked: bool,
-    /// Bytes of the answer that were read. The first `decoded` of them are of the body and belong to the client.
+    /// Bytes of the answer that were read, of which the first `used` were passed on. The `decoded` ones behind those belong to
+    /// the body.
     response: Vec<u8>,
+    used: usize,
     decoded: usize,
     decoder: ResponseDecoder,
     /// Those of the part that was decoded last.
@@ -83,7 +86,7 @@ enum Upload {
     Open,
     /// The request is complete.
     Complete,
-    /// The client sends no more at all, which the other worker learns when it has read the rest.
+    /// The client has closed its sending side. The other worker learns that when it has read the rest.
     Ending,
     /// It was told, or it does not read any more.
     Over,
@@ -133,6 +136,7 @@ pub fn open(request: RelayedRequest) -> Option<(Relay, OwnedFd)> {
         client_has_ended: false,
         is_chunked: framing == Framing::Chunked,
         response: Vec::new(),
+        used: 0,
         decoded: 0,
         decoder: ResponseDecoder::new(to),
         fields: Vec::new(),
@@ -199,7 +203,7 @@ impl Relay {
         self.upload != Upload::Open
     }
 
-    /// The client sends no more.
+    /// The client has closed its sending side.
     pub fn end_request(&mut self) {
         self.client_has_ended = true;
         if self.upload != Upload::Over {
@@ -246,6 +250,7 @@ impl Relay {
     pub fn read(&mut self, buffer: &mut [u8]) -> Read {
         let read = socket::read(self.socket.as_fd(), buffer);
         if let Read::Bytes(count) = read {
+            self.response.drain(..std::mem::take(&mut self.used));
             self.response.extend_from_slice(&buffer[..count]);
         }
         read
@@ -259,22 +264,21 @@ impl Relay {
         if self.decoded > 0 {
             return Ok((ResponsePart::Data(0..self.decoded), self.decoded));
         }
-        let (used, part) = self.decoder.next(&self.response, &mut self.fields)?;
+        let (used, part) = self.decoder.next(&self.response[self.used..], &mut self.fields)?;
         Ok((part, used))
     }
 
     /// Bytes that were read and not used.
     pub fn input(&self) -> &[u8] {
-        &self.response
+        &self.response[self.used..]
     }
 
     /// The first bytes are used. The `decoded` ones behind them belong to the body.
     pub fn use_up(&mut self, used: usize, decoded: usize) {
         self.decoded = decoded;
-        if used == self.response.len() {
-            self.response = Vec::new();
-        } else {
-            self.response.drain(..used);
+        self.used += used;
+        if self.used == self.response.len() {
+            (self.response, self.used) = (Vec::new(), 0);
         }
     }
 

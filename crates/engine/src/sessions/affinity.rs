@@ -224,7 +224,7 @@ impl Affinity {
     }
 }
 
-/// The worker in this row serves, and has no order to end.
+/// The worker in this row serves, and was not told to exit.
 fn serves_on(row: &Row) -> bool {
     row.is_accepting() && row.drained_ms.load(Relaxed) == 0 && row.stopped_ms.load(Relaxed) == 0
 }

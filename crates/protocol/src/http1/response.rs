@@ -162,7 +162,7 @@ impl ResponseDecoder {
         Ok((end, ResponsePart::Head(line)))
     }
 
-    /// The trailer section at the start of `input`, which `before` bytes of the call's input precede.
+    /// Parses the trailer section at the start of `input`. The caller's input has `before` more bytes in front of it.
     fn trailers(&mut self, input: &[u8], before: usize, fields: &mut Vec<Field>) -> Result<(usize, ResponsePart), Fault> {
         let block = &input[..input.len().min(MAX_RESPONSE_HEAD_BYTES)];
         let Some((end, _)) = read_fields(block, 0, fields)? else { return partial(block) };

@@ -52,7 +52,7 @@ fn key(word: &str) -> Option<SessionKey> {
     }
 }
 
-/// Tells about sockets whose connections can't move, and about settings with which the option has no effect.
+/// Warns of sockets whose connections can't move, and notes settings that make the option useless.
 pub fn check(location: &Location, settings: &Settings, context: &mut Context) {
     if settings.workers.processes == 1 {
         let message = "`sticky` has no effect with one worker, which has all sessions";
