@@ -377,6 +377,7 @@ impl<A: App> Connection<A> {
             is_first,
             is_last: self.is_last,
             start: None,
+            passage: None,
         }
     }
 

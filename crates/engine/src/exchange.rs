@@ -12,6 +12,7 @@ pub mod health;
 pub mod https_redirect;
 pub mod leaks;
 mod log_entry;
+pub mod passage;
 pub mod relay;
 pub mod routing;
 mod serving;
@@ -29,7 +30,9 @@ use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
 pub use log_entry::AwaitedBody;
 use log_entry::KeptLogEntry;
+use passage::Passage;
 use relay::Relay;
+use routing::Routed;
 pub use serving::{give_up, resume_response, serve};
 
 /// Milliseconds for which the head of an answer is held back for the first part of the body.
@@ -68,6 +71,8 @@ pub struct Collecting {
     pub bytes: Vec<u8>,
     pub parts: HeadParts,
     pub collector: Collector,
+    /// The rules that the request has passed, if they came before its body.
+    pub passage: Option<Box<Passage>>,
     pub body_timeout: BodyTimeout,
     pub awaited: AwaitedBody,
 }
@@ -108,28 +113,49 @@ pub enum Served<Pending> {
     Blocked(Box<Suspended<Pending>>),
     /// The application continues by itself.
     Ongoing(Box<Suspended<Pending>>),
+    /// Nothing but the application answers the request, whose body was not read: see [`BodySource::Unread`].
+    Passed(Box<Passage>),
 }
 
 /// A request's body: complete, or streamed.
 pub enum BodySource<'a> {
     Whole(Body),
     Streamed(&'a mut RequestStream),
+    /// The rest of it was not read yet, and the application gets it as a whole. Rules that come before bodies decide first
+    /// whether it is read.
+    Unread,
 }
 
 impl<'a> BodySource<'a> {
-    /// Length of a complete body; 0 for one that is streamed.
+    /// Length of a complete body; 0 for one that is streamed or unread.
     fn length(&self) -> u64 {
         match self {
             BodySource::Whole(body) => body.length(),
-            BodySource::Streamed(_) => 0,
+            BodySource::Streamed(_) | BodySource::Unread => 0,
         }
+    }
+
+    fn is_unread(&self) -> bool {
+        matches!(self, BodySource::Unread)
     }
 
     fn parts(self) -> (Body, Option<&'a mut RequestStream>) {
         match self {
             BodySource::Whole(body) => (body, None),
             BodySource::Streamed(request_stream) => (Body::Empty, Some(request_stream)),
+            BodySource::Unread => (Body::Empty, None),
         }
+    }
+}
+
+impl<Pending> Served<Pending> {
+    /// A request that has passed keeps what the rules have decided.
+    #[inline(always)]
+    fn with_rules(mut self, routed: Option<Routed>) -> Served<Pending> {
+        if let Served::Passed(passage) = &mut self {
+            passage.routed = routed;
+        }
+        self
     }
 }
 

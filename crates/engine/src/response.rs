@@ -119,6 +119,16 @@ pub struct Response {
     pub head_bytes: u64,
 }
 
+/// What rules change in an answer that has not begun: it survives until the answer begins again.
+pub(crate) struct RoutedChanges {
+    x_sendfile: Option<Box<XSendfile>>,
+    filter: Option<Box<ResponseFilter>>,
+    store: Option<Box<AnswerStore>>,
+    is_unlogged: bool,
+    log_variables: Option<Box<notes::LogVariables>>,
+    harakiri_ms: Option<u32>,
+}
+
 impl Response {
     pub(crate) fn new() -> Response {
         let wire = Wire::Http11;
@@ -169,6 +179,27 @@ impl Response {
         self.store = None;
         self.notes.begin();
         self.forget_head();
+    }
+
+    /// Takes out what rules have changed: the answer begins again later.
+    pub(crate) fn take_changes(&mut self) -> RoutedChanges {
+        RoutedChanges {
+            x_sendfile: self.x_sendfile.take(),
+            filter: self.filter.take(),
+            store: self.store.take(),
+            is_unlogged: self.notes.is_unlogged,
+            log_variables: self.notes.log_variables.take(),
+            harakiri_ms: self.notes.harakiri_ms,
+        }
+    }
+
+    /// Makes the changes again. Must be called after the answer's beginning.
+    pub(crate) fn make_changes(&mut self, changes: RoutedChanges) {
+        let RoutedChanges { x_sendfile, filter, store, is_unlogged, log_variables, harakiri_ms } = changes;
+        (self.x_sendfile, self.filter, self.store) = (x_sendfile, filter, store);
+        self.notes.is_unlogged = is_unlogged;
+        self.notes.log_variables = log_variables;
+        self.notes.harakiri_ms = harakiri_ms;
     }
 
     /// Takes the head's buffer back, so that idle connections have none.

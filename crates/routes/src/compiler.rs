@@ -32,6 +32,8 @@ pub struct Needs {
     pub media_types: bool,
     /// The shortest `harakiri:`, in milliseconds.
     pub harakiri_ms: Option<u32>,
+    /// A rule decides whether a request's body is read: it is walked before that.
+    pub comes_before_body: bool,
 }
 
 /// The table that a rule belongs to.

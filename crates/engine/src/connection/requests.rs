@@ -19,8 +19,9 @@ use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
 use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
 use crate::exchange::context::{Context, ExchangeContext};
+use crate::exchange::passage::Passage;
 use crate::exchange::worker::Worker;
-use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, serve};
+use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, UnreadBody, serve};
 use crate::logging::access_log::complain;
 use crate::request::HeaderMemory;
 use crate::request::body::{Body, Collector, Refusal};
@@ -212,8 +213,8 @@ impl<A: App> Connection<A> {
                 head.head.forget_upgrade();
             }
             match collector {
-                None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
-                Some(collector) => self.begin_collecting(head, bytes, collector, rest, context)?,
+                None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, None, context)?),
+                Some(collector) => self.receive_body(head, bytes, collector, rest, context)?,
             }
         };
         Ok((used + more, step))
@@ -239,8 +240,15 @@ impl<A: App> Connection<A> {
         }
     }
 
-    fn answer(&mut self, head: &HeadEvent, bytes: &[u8], body: Body, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
-        let served = self.serve(head, bytes, BodySource::Whole(body), context)?;
+    fn answer(
+        &mut self,
+        head: &HeadEvent,
+        bytes: &[u8],
+        body: Body,
+        passage: Option<Box<Passage>>,
+        context: &mut Context<'_, A>,
+    ) -> Result<ServeStep, Fault> {
+        let served = self.serve(head, bytes, BodySource::Whole(body), passage, context)?;
         Ok(self.after_answer(served, context))
     }
 
@@ -249,11 +257,13 @@ impl<A: App> Connection<A> {
         head: &HeadEvent,
         bytes: &[u8],
         source: BodySource<'_>,
+        passage: Option<Box<Passage>>,
         context: &mut Context<'_, A>,
     ) -> Result<Served<A::Pending>, Fault> {
         let is_first = self.serves_first();
         let memory = memory(&mut self.memo, head, context.app);
         if let RequestHead::Http { line, facts } = &head.head
+            && passage.is_none()
             && (facts.underscored.is_some() || facts.script_name.is_some())
         {
             note_dropped_field(line, facts, bytes, &self.client, context.worker);
@@ -261,7 +271,12 @@ impl<A: App> Connection<A> {
         if self.client.is_trusted() && !head.is_repeated {
             note_client(&mut self.client, head, bytes, context);
         }
-        let start = self.transport.read_times.as_mut().map(|times| times.take());
+        // The request behind this one may have been read with the end of its body, even if it has passed before.
+        let arrived = self.transport.read_times.as_mut().map(|times| times.take());
+        let start = match &passage {
+            None => arrived,
+            Some(passage) => passage.start,
+        };
         let mut context = ExchangeContext {
             worker: context.worker,
             thread: context.thread,
@@ -273,6 +288,7 @@ impl<A: App> Connection<A> {
             is_first,
             is_last: self.is_last,
             start,
+            passage,
         };
         serve(&mut context, (&head.head, bytes), head.wire, memory, source)
     }
@@ -290,6 +306,8 @@ impl<A: App> Connection<A> {
                 let body = BodyStream::collected(self.body_timeout(context.worker));
                 self.leave_to_application(suspended, RequestStream::Body(body), context)
             }
+            // Its body is received next, and nothing was answered.
+            Served::Passed(_) => ServeStep::More,
             Served::Done { keep } => {
                 // A stream ends with its answer.
                 let keep = keep && !matches!(self.link, Link::Stream { .. });
@@ -323,7 +341,7 @@ impl<A: App> Connection<A> {
 
     /// Collects the bytes of the body, and serves the request if it is complete. `input` holds the head, `rest` the bytes behind
     /// it.
-    fn begin_collecting(
+    fn receive_body(
         &mut self,
         head: HeadEvent,
         input: &[u8],
@@ -334,24 +352,51 @@ impl<A: App> Connection<A> {
         let pulled = self.keep(&mut collector, rest, context)?;
         match pulled.end {
             PullEnd::Complete => {
-                return Ok((pulled.used, self.answer_collected(&head, head.bytes.of(input), collector, context)?));
+                let answered = self.answer_collected(&head, head.bytes.of(input), collector, None, context);
+                return Ok((pulled.used, answered?));
             }
             PullEnd::Aborted { end, keep_alive } => return Ok((pulled.used, self.abort(end, keep_alive))),
             PullEnd::More => {}
         }
-        if head.head.expects_continue() && rest.is_empty() {
+        let owes_continue = head.head.expects_continue() && rest.is_empty();
+        let mut passage = None;
+        if context.worker.gates_bodies() {
+            match self.serve(&head, head.bytes.of(input), BodySource::Unread, None, context)? {
+                Served::Passed(passed) => passage = Some(passed),
+                served => {
+                    // The rest of the body is not wanted.
+                    let body_timeout = self.body_timeout(context.worker);
+                    self.exchange.unread = Some(Box::new(UnreadBody { body_timeout, owes_continue }));
+                    return Ok((pulled.used, self.after_answer(served, context)));
+                }
+            }
+        }
+        if owes_continue {
             let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
             self.transport.send_aside(&interim.unwrap_or_default());
         }
+        self.begin_collecting(head, input, collector, passage, context)?;
+        Ok((pulled.used, ServeStep::More))
+    }
+
+    /// The rest of a body arrives later.
+    fn begin_collecting(
+        &mut self,
+        head: HeadEvent,
+        input: &[u8],
+        mut collector: Collector,
+        passage: Option<Box<Passage>>,
+        context: &mut Context<'_, A>,
+    ) -> Result<(), Fault> {
         let mut body_timeout = self.body_timeout(context.worker);
         body_timeout.wait(true, context.thread.clock.now_ms);
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
         let bytes = head.bytes.of(input).to_vec();
         let awaited = AwaitedBody::begin(context.thread.slot, context.thread.clock.now_ms, head.head.first_line(&bytes));
-        let collecting = Collecting { head, bytes, parts, collector, body_timeout, awaited };
+        let collecting = Collecting { head, bytes, parts, collector, passage, body_timeout, awaited };
         self.exchange.state = ExchangeState::Collecting(Box::new(collecting));
-        Ok((pulled.used, ServeStep::More))
+        Ok(())
     }
 
     /// Passes bytes to a body that is arriving, and serves the request when it is complete.
@@ -364,10 +409,10 @@ impl<A: App> Connection<A> {
         let pulled = self.keep(&mut collecting.collector, bytes, context)?;
         match pulled.end {
             PullEnd::Complete => {
-                let Collecting { head, bytes, parts, collector, awaited, .. } = *collecting;
+                let Collecting { head, bytes, parts, collector, passage, awaited, .. } = *collecting;
                 context.thread.parts = parts;
                 context.thread.awaited = awaited.arrived(context.thread.slot);
-                let answered = self.answer_collected(&head, &bytes, collector, context);
+                let answered = self.answer_collected(&head, &bytes, collector, passage, context);
                 // A request that was answered without the application has no call.
                 let unused = std::mem::take(&mut context.thread.awaited);
                 context.thread.slot.complete(unused, End { status: 0, microseconds: 0 });
@@ -418,6 +463,7 @@ impl<A: App> Connection<A> {
         head: &HeadEvent,
         bytes: &[u8],
         collector: Collector,
+        passage: Option<Box<Passage>>,
         context: &mut Context<'_, A>,
     ) -> Result<ServeStep, Fault> {
         let finished = if collector.has_file() { context.app.aside(|| collector.finish()) } else { collector.finish() };
@@ -428,9 +474,9 @@ impl<A: App> Connection<A> {
         match &head.head {
             RequestHead::Variables { facts, .. } if facts.content_length.is_none() && body.length() > 0 => {
                 let bytes = with_length(bytes, body.length(), variables);
-                self.answer(head, &bytes, body, context)
+                self.answer(head, &bytes, body, passage, context)
             }
-            _ => self.answer(head, bytes, body, context),
+            _ => self.answer(head, bytes, body, passage, context),
         }
     }
 

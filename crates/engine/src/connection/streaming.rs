@@ -49,7 +49,7 @@ impl<A: App> Connection<A> {
             self.exchange.response.notes.note_time(Moment::Body);
         }
         let mut request_stream = RequestStream::Body(body);
-        let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), context)?;
+        let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), None, context)?;
         let Served::Ongoing(suspended) = served else {
             self.exchange.keep_unread(request_stream);
             return Ok((used, self.after_answer(served, context)));

@@ -11,6 +11,7 @@ use bolide_scoreboard::{Meters, Recorder};
 
 use crate::app::App;
 use crate::app_thread::AppThread;
+use crate::exchange::passage::Passage;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::AccessLog;
 use crate::logging::identity::SharedIdentity;
@@ -45,6 +46,8 @@ pub struct ExchangeContext<'a, A: App> {
     pub is_last: bool,
     /// When the request arrived, if the application is told by this server.
     pub start: Option<RequestStart>,
+    /// What it has passed, if its rules came before its body.
+    pub passage: Option<Box<Passage>>,
 }
 
 impl<A: App> ExchangeContext<'_, A> {

@@ -113,6 +113,11 @@ impl Rules {
         &self.routes.needs.directories
     }
 
+    /// Whether they are walked before a request's body is read.
+    pub fn come_before_bodies(&self) -> bool {
+        self.routes.needs.comes_before_body
+    }
+
     /// Whether the server's own answers with this status may have a page.
     pub fn has_error_page(&self, status: u16) -> bool {
         self.error_pages.iter().any(|(of, _)| *of == status)

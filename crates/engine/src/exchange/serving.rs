@@ -15,7 +15,7 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
-use bolide_routes::Values;
+use bolide_routes::{Values, Verdict};
 use bolide_scoreboard::add;
 
 use super::beginning::{begin, log_entry};
@@ -27,6 +27,7 @@ use crate::app::{App, Outcome};
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
 use crate::exchange::health::{answer_check, is_check};
+use crate::exchange::passage::Passage;
 use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
@@ -85,9 +86,10 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
+    let passage = context.passage.take();
     let waited_us = match worker.reads_start && context.client.is_trusted() {
-        true => waiting::note_field(context.thread.meters, &fields, header_bytes),
-        false => None,
+        true if passage.is_none() => waiting::note_field(context.thread.meters, &fields, header_bytes),
+        _ => None,
     };
     // A block that was read before has no fields here.
     context.keep_said_start(|| match is_known {
@@ -114,8 +116,12 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    let routed = worker.rules.map(|rules| walk(context, rules, values()));
-    let routed = routed.as_ref();
+    let has_passed = passage.is_some();
+    let decided = match passage {
+        None => worker.rules.map(|rules| walk(context, rules, values())),
+        Some(passage) => passage.resume(&mut context.writer),
+    };
+    let routed = decided.as_ref();
     let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
@@ -144,10 +150,11 @@ fn serve_http<A: App>(
         identity,
         ..log_entry(context)
     };
-    let served = answer(context, parts, entry, routed, (source, handshake));
+    let decision = if has_passed { Decision::Passed } else { Decision::Of(routed.and_then(Routed::verdict)) };
+    let served = answer(context, parts, entry, decision, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
-    Ok(served)
+    Ok(served.with_rules(decided))
 }
 
 fn serve_variables<A: App>(
@@ -163,10 +170,15 @@ fn serve_variables<A: App>(
         names.check(host.map_or(b"", |host| host.value.of(bytes)))?;
     }
     begin(context, wire, facts.head_request, keep_alive);
-    let routed = worker.rules.map(|rules| {
-        let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-        walk(context, rules, values)
-    });
+    let passage = context.passage.take();
+    let has_passed = passage.is_some();
+    let routed = match passage {
+        None => worker.rules.map(|rules| {
+            let values = VariableValues { bytes, variables: &variables, worker: worker.number };
+            walk(context, rules, values)
+        }),
+        Some(passage) => passage.resume(&mut context.writer),
+    };
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -178,7 +190,7 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
-    if worker.reads_start {
+    if worker.reads_start && !has_passed {
         // A client of these protocols is a reverse proxy.
         let waited_us = waiting::note(context.thread.meters, find(waiting::VARIABLE));
         note_waited(&mut context.writer, waited_us);
@@ -209,9 +221,10 @@ fn serve_variables<A: App>(
     };
     let VariableFacts { method, uri, .. } = facts;
     let parts = RequestParts(Parts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri }));
-    let served = answer(context, parts, entry, routed.as_ref(), (source, handshake));
+    let decision = if has_passed { Decision::Passed } else { Decision::Of(routed.as_ref().and_then(Routed::verdict)) };
+    let served = answer(context, parts, entry, decision, (source, handshake));
     context.thread.parts.variables = variables;
-    Ok(served)
+    Ok(served.with_rules(routed))
 }
 
 /// Notes the time that the request has waited before its head was here.
@@ -275,6 +288,14 @@ fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnc
     Some(Arc::new(Texts::of(names.iter().map(value))))
 }
 
+/// Whether the server itself may answer a request.
+enum Decision<'a> {
+    /// A rule's decision, if there is one.
+    Of(Option<&'a Verdict>),
+    /// Neither a rule nor a file answers it, as was found before its body was read.
+    Passed,
+}
+
 /// Answers a valid request: by a route, a file or the application. Inlined, because otherwise the request would be moved once
 /// more.
 #[inline(always)]
@@ -282,9 +303,10 @@ fn answer<A: App>(
     context: &mut ExchangeContext<'_, A>,
     parts: RequestParts<'_, A::Memo>,
     mut entry: LogEntry<'_>,
-    routed: Option<&Routed>,
+    decision: Decision<'_>,
     (source, handshake): (BodySource<'_>, Option<Handshake>),
 ) -> Served<A::Pending> {
+    let is_unread = source.is_unread();
     let (body, request_stream) = source.parts();
     let mut request = Request {
         listener: context.listener,
@@ -301,22 +323,32 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
-    let outcome = call(context, &mut request, &mut entry, routed);
+    if let Decision::Of(verdict) = decision
+        && context.worker.has_own_answers
+        && let Some(answered_by) = serve_directly(context, &request, verdict)
+    {
+        entry.answered_by = answered_by;
+        return resolve(context, Outcome::Finished, entry);
+    }
+    if is_unread {
+        return Served::Passed(pass(context));
+    }
+    let outcome = call(context, &mut request, &mut entry);
     resolve(context, outcome, entry)
+}
+
+/// The application is called later. The answer that has begun gives its buffers back.
+fn pass<A: App>(context: &mut ExchangeContext<'_, A>) -> Box<Passage> {
+    let changes = context.writer.take_changes();
+    context.thread.buffers.keep(context.writer.end());
+    Box::new(Passage::of(changes, context.start))
 }
 
 fn call<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
     entry: &mut LogEntry<'_>,
-    routed: Option<&Routed>,
 ) -> Outcome<A::Pending> {
-    if context.worker.has_own_answers
-        && let Some(answered_by) = serve_directly(context, request, routed.and_then(Routed::verdict))
-    {
-        entry.answered_by = answered_by;
-        return Outcome::Finished;
-    }
     let slot = context.thread.slot;
     let limit_ms = context.writer.notes.harakiri_ms;
     if let Some(limit_ms) = limit_ms {

@@ -172,6 +172,12 @@ impl Worker {
         self.settings.answering.health_path.is_some()
     }
 
+    /// Rules are walked before a body is read.
+    #[inline(always)]
+    pub fn gates_bodies(&self) -> bool {
+        self.rules.is_some_and(Rules::come_before_bodies)
+    }
+
     /// Whether connections of a listener are accepted for checks alone: their first request can be seen without reading it.
     pub fn accepts_checks_at(&self, listener: usize) -> bool {
         self.answers_checks() && self.listeners.get(listener).is_some_and(ListeningSocket::shows_requests)
