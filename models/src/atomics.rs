@@ -1,5 +1,6 @@
 //! Replaces `crates/scoreboard/src/atomics.rs` in the models.
 
+pub use loom::hint::spin_loop;
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// The loop of words is what a model can run.

@@ -14,6 +14,9 @@ pub mod census;
 pub mod counters;
 #[path = "../../crates/scoreboard/src/published.rs"]
 pub mod published;
+/// The cells of a rate limit: `crates/memory/src/rate_limits/cells.rs`.
+#[path = "../../crates/memory/src/rate_limits/cells.rs"]
+pub mod rate_limit_cells;
 pub mod scheduling;
 #[path = "../../crates/scoreboard/src/session_cells.rs"]
 pub mod session_cells;

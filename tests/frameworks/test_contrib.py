@@ -150,7 +150,8 @@ def test_an_emit_on_one_machine_reaches_the_clients_of_socket_io_on_another(mach
 
 
 @pytest.mark.parametrize(
-    ("module", "package"), [("channels", "channels"), ("broadcaster", "broadcaster"), ("socketio", "python-socketio")]
+    ("module", "package"),
+    [("channels", "channels"), ("broadcaster", "broadcaster"), ("socketio", "python-socketio"), ("limits", "limits")],
 )
 def test_a_package_that_is_missing_is_named(module, package):
     code = f"import sys; sys.modules[{module!r}] = None\nimport bolide.contrib.{module}"

@@ -184,7 +184,8 @@ impl Application for PythonApplication<'_> {
     }
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
-        let assignment = EngineAssignment { caches: services::caches(), metrics: services::metrics(), ..assignment };
+        let (caches, metrics, rate_limits) = (services::caches(), services::metrics(), services::rate_limits());
+        let assignment = EngineAssignment { caches, metrics, rate_limits, ..assignment };
         uwsgi_module::attach(&assignment)?;
         if assignment.settings.lifecycle.crash_reports.is_some() {
             crash_handler::install(assignment.row, &assignment.control)?;

@@ -310,6 +310,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
         Assignment {
             caches: &[],
             metrics: None,
+            rate_limits: &[],
             settings,
             row: 0,
             worker: 1,

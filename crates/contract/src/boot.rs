@@ -126,6 +126,8 @@ crate::with_words! {
         Engines = "engines",
         /// Who listens to which channels, and whose inbox is whose.
         Inboxes = "inboxes",
+        /// Who has used how much of a rate limit.
+        RateLimit = "rate limit",
         /// Bytes of a file that belong to the memory of this name, without a head.
         Data = "data",
     }
@@ -146,6 +148,7 @@ impl MemoryKind {
             MemoryKind::Engines => 7,
             MemoryKind::Data => 8,
             MemoryKind::Inboxes => 9,
+            MemoryKind::RateLimit => 10,
         }
     }
 }

@@ -14,6 +14,7 @@ mod exchange;
 pub mod forks;
 mod logging;
 mod preloading;
+mod rate_limits;
 pub mod request;
 mod response;
 pub mod sampling;

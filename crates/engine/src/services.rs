@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use bolide_memory::cache::{self, Cache, Calculation, Content, Outcome, Waiting, Written};
 use bolide_memory::metrics::{self, NamedMetrics};
-use bolide_routes::{Caches, Change, MetricChange, Operator, Services, Write};
+use bolide_routes::{Caches, Change, Counted, MetricChange, Operator, Rate, Services, Write};
 
+use crate::rate_limits::SharedLimits;
 use crate::uwsgi_signals::SignalPort;
 
 /// What the instance does not have is empty.
@@ -15,6 +16,8 @@ pub struct SharedServices {
     pub caches: SharedCaches,
     pub metrics: Option<&'static NamedMetrics>,
     pub signals: Option<Arc<SignalPort>>,
+    /// In the order of the settings.
+    pub rate_limits: SharedLimits,
 }
 
 impl Services for SharedServices {
@@ -47,6 +50,10 @@ impl Services for SharedServices {
     fn raise_alarm(&self, name: &[u8], text: &[u8]) {
         // An instance without alarms raises none, as in uWSGI.
         let _ = bolide_log::alarms::raise(&String::from_utf8_lossy(name), text);
+    }
+
+    fn count(&self, limit: usize, key: &[u8], rate: Rate) -> Counted {
+        self.rate_limits.count(limit, key, rate)
     }
 }
 

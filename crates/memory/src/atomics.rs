@@ -3,6 +3,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
+pub use std::hint::spin_loop;
 use std::mem::MaybeUninit;
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 

@@ -12,6 +12,7 @@ use crate::inboxes::{self, InboxTable};
 use crate::mapping::{self, Mapping};
 use crate::metrics::NamedMetrics;
 use crate::queue::{self, Queue};
+use crate::rate_limits::RateLimit;
 use crate::region::Region;
 use crate::robust_lock::RobustLock;
 use crate::shared_area::SharedArea;
@@ -33,6 +34,8 @@ pub struct Attached {
     pub inboxes: Option<InboxTable<'static>>,
     /// In the order of the settings' engines.
     pub engine_rows: &'static [EngineRow],
+    /// In the order of the settings' limits.
+    pub rate_limits: Vec<RateLimit<'static>>,
     /// What stands in each mapping, to recover it, and the file of the mapping.
     mapped: Vec<(Wanted, &'static Mapping, BorrowedFd<'static>)>,
 }
@@ -70,6 +73,7 @@ impl Attached {
                 Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(settings, mapping)),
                 Wanted::Inboxes(_) => attached.inboxes = Some(inboxes::of(mapping)),
                 Wanted::Engines(settings) => attached.engine_rows = engines::rows(settings, mapping),
+                Wanted::RateLimit(_) => attached.rate_limits.push(RateLimit::of(mapping)),
             }
             attached.mapped.push((wanted, mapping, descriptor));
         }

@@ -13,6 +13,7 @@ pub mod inboxes;
 pub mod mapping;
 pub mod metrics;
 pub mod queue;
+pub mod rate_limits;
 pub mod region;
 pub mod robust_lock;
 pub mod shared_area;

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::distributed::Distributed;
-use bolide_contract::services::{Services, SharedCache, Store};
+use bolide_contract::services::{RateLimitSettings, Services, SharedCache, Store};
 use bolide_contract::sharing::{Area, AreaSource, Inboxes, Metrics, Queue};
 
 use crate::cache::layout::{self, Parts};
@@ -16,7 +16,7 @@ use crate::cache::store::{self, Restored};
 use crate::cache::{self, repair};
 use crate::mapping::{Identity, Mapping, fingerprint};
 use crate::robust_lock::Recovery;
-use crate::{engines, inboxes, metrics, queue, shared_area, user_locks};
+use crate::{engines, inboxes, metrics, queue, rate_limits, shared_area, user_locks};
 
 /// A memory that the settings ask for.
 #[derive(Debug, Clone)]
@@ -30,6 +30,7 @@ pub enum Wanted {
     Metrics(Metrics),
     Inboxes(Inboxes),
     Engines(Distributed),
+    RateLimit(RateLimitSettings),
 }
 
 impl Wanted {
@@ -47,6 +48,7 @@ impl Wanted {
             .chain(services.metrics.clone().map(Wanted::Metrics))
             .chain(services.inboxes.clone().map(Wanted::Inboxes))
             .chain((!services.distributed.engines.is_empty()).then(|| Wanted::Engines(services.distributed.clone())))
+            .chain(services.rate_limits.iter().cloned().map(Wanted::RateLimit))
             .collect()
     }
 
@@ -55,6 +57,7 @@ impl Wanted {
         match self {
             Wanted::Cache(cache) => &cache.name,
             Wanted::Area(number, _) => number,
+            Wanted::RateLimit(limit) => &limit.name,
             // There is one of each.
             Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) | Wanted::Inboxes(_) | Wanted::Engines(_) => "",
         }
@@ -69,6 +72,7 @@ impl Wanted {
             Wanted::Metrics(_) => MemoryKind::Metrics,
             Wanted::Inboxes(_) => MemoryKind::Inboxes,
             Wanted::Engines(_) => MemoryKind::Engines,
+            Wanted::RateLimit(_) => MemoryKind::RateLimit,
         }
     }
 
@@ -82,6 +86,7 @@ impl Wanted {
             Wanted::Metrics(settings) => metrics::identity(settings),
             Wanted::Inboxes(settings) => inboxes::identity(settings),
             Wanted::Engines(settings) => engines::identity(settings),
+            Wanted::RateLimit(_) => rate_limits::identity(),
         }
     }
 
@@ -107,6 +112,10 @@ impl Wanted {
             Wanted::Metrics(settings) => metrics::begin(settings, mapping),
             // Zeros are rows that no process has used, and inboxes that no process holds.
             Wanted::Engines(_) | Wanted::Inboxes(_) => Ok(()),
+            Wanted::RateLimit(_) => {
+                rate_limits::begin(mapping, [random(), random()]);
+                Ok(())
+            }
         }
     }
 
@@ -175,8 +184,8 @@ impl Wanted {
                 inboxes::of(mapping).release(pid);
                 Vec::new()
             }
-            // No process holds a row.
-            Wanted::Engines(_) => Vec::new(),
+            // No process holds a row, and a cell that one was about to write is taken over by the next that needs it.
+            Wanted::Engines(_) | Wanted::RateLimit(_) => Vec::new(),
         }
     }
 }

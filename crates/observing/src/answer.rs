@@ -76,18 +76,21 @@ const REMOTE_MESSAGES: [(&str, &str, &str); 4] = [
     ("interruptions", "interruption", "interruptions"),
 ];
 
+/// The counts of a rate limit.
+const RATE_LIMIT: [(&str, &str, &str); 2] = [("refused", "refused", "refused"), ("uncounted", "uncounted", "uncounted")];
+
 /// What a service has counted since startup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceCounts {
-    pub title: &'static str,
+    pub title: String,
     /// The title for narrow terminals.
-    pub short_title: &'static str,
+    pub short_title: String,
     /// Each with its word.
     pub counts: Vec<(u64, String)>,
 }
 
 impl ServiceCounts {
-    /// Reads those of `sticky` and `publish`, if the instance uses them.
+    /// Reads those of `sticky`, `publish` and each rate limit, if the instance uses them.
     pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
         let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
         let publish = &answer["publish"];
@@ -96,7 +99,12 @@ impl ServiceCounts {
             ("publish", "publish", publish, &MESSAGES),
             ("publish to other machines", "other machines", &publish["remote"], &REMOTE_MESSAGES),
         ];
-        let used = services.into_iter().filter(|(_, _, entry, _)| entry.is_object());
+        let services = services.map(|(title, short, entry, words)| (title.to_owned(), short.to_owned(), entry, words));
+        let limits = answer["rate_limits"].as_array().into_iter().flatten().map(|limit| {
+            let name = text(&limit["name"]);
+            (format!("rate limit {name}"), format!("limit {name}"), limit, &RATE_LIMIT[..])
+        });
+        let used = services.into_iter().chain(limits).filter(|(_, _, entry, _)| entry.is_object());
         used.map(|(title, short_title, entry, words)| {
             let counts = words.iter().map(|(key, one, several)| {
                 // Some are lists of what they count.
@@ -133,6 +141,7 @@ mod tests {
         let answer = json!({
             "sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4, "not_moved": 0},
             "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
+            "rate_limits": [{"name": "login", "rate": "10/m", "burst": 5, "refused": 3, "uncounted": 0}],
         });
         assert_eq!(
             lines(answer),
@@ -140,6 +149,7 @@ mod tests {
                 "sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved",
                 "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
                 "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
+                "rate limit login: 3 refused, 0 uncounted",
             ]
         );
     }

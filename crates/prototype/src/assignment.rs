@@ -64,6 +64,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         // The language has attached them, and adds them.
         caches: &[],
         metrics: None,
+        rate_limits: &[],
         worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
 }

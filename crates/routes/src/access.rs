@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::compiler::Compiler;
-use crate::hashes::equal_in_constant_time;
 use crate::passwords::PasswordFile;
+use crate::passwords::hashes::equal_in_constant_time;
 use crate::values::Values;
 use crate::verdict::{Answer, Verdict};
 use crate::visit::{Action, Step, Visit, decides};

@@ -17,7 +17,7 @@ use crate::template::Template;
 use crate::values::Values;
 use crate::verdict::{Answer, Verdict};
 use crate::visit::{Action, Step, Visit, changes, decides};
-use crate::{access, caching, service_action, status};
+use crate::{access, caching, rate_limiting, service_action, status};
 
 /// Maximum number of bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
@@ -80,6 +80,7 @@ const ACTIONS: &[Row] = &[
     }),
     request(&["basicauth"], |_, argument, compiler| access::basic(false, argument, compiler)),
     request(&["basicauth-next"], |_, argument, compiler| access::basic(true, argument, compiler)),
+    request(&["ratelimit"], |_, argument, compiler| rate_limiting::action(argument, compiler)),
     request(&["cache"], |_, argument, compiler| caching::answer(argument, compiler)),
     both(&["cachestore", "cache-store"], |_, argument, compiler| caching::store(argument, compiler)),
     both(&["cachevar"], |_, argument, compiler| caching::variable(argument, compiler)),

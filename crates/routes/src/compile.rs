@@ -11,6 +11,7 @@ use crate::action;
 use crate::compiler::{Compiler, Groups, Labels, Mistake, Needs, Stage};
 use crate::condition::{Condition, Subject};
 use crate::pattern::pattern;
+use crate::rate_limiting;
 use crate::visit::{Action, Step};
 
 /// Maximum size of a set of expressions, in bytes.
@@ -66,6 +67,8 @@ impl Routes {
             };
             let mut compiler = Compiler {
                 rule: number,
+                origin: &rule.origin,
+                paths: paths_of(kind, &rule.text),
                 stage,
                 position: table.rules.len(),
                 labels: &table.labels,
@@ -143,6 +146,15 @@ fn stage_and_kind(option: &str) -> (Stage, &str) {
     (stage, rest.strip_prefix("route").unwrap_or(rest).trim_start_matches('-'))
 }
 
+/// The expression for paths of a rule, as [`Compiler::paths`].
+fn paths_of<'a>(kind: &str, text: &'a str) -> Option<&'a str> {
+    match kind {
+        "" => text.split_once(' ').map(|(expression, _)| expression),
+        "run" | "rate-limit" => Some(""),
+        _ => None,
+    }
+}
+
 /// The rule of a label, and of a line that has a mistake.
 fn nothing() -> (Condition, Action) {
     (Condition::Never, Box::new(|_| Step::Next))
@@ -156,6 +168,7 @@ fn compile_rule(kind: &str, rule: &RouteRule, compiler: &mut Compiler<'_>) -> Op
             compiler.groups = Groups::None;
             return Some((Condition::Always, action::compile(&rule.text, compiler)?));
         }
+        "rate-limit" => return rate_limiting::option(&rule.text, compiler),
         _ => {}
     }
     let Some((left, command)) = rule.text.split_once(' ') else {

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::needed_limit::NeededLimit;
+
 /// A mistake in a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
@@ -30,6 +32,8 @@ pub struct Needs {
     pub metrics: Vec<(usize, String)>,
     /// A rule needs the media types of file names.
     pub media_types: bool,
+    /// The rate limits, in the order of their rules. A limit's place here is its number.
+    pub rate_limits: Vec<NeededLimit>,
     /// The shortest `harakiri:`, in milliseconds.
     pub harakiri_ms: Option<u32>,
     /// A rule decides whether a request's body is read: it is walked before that.
@@ -61,6 +65,10 @@ pub type Labels = Vec<(Vec<u8>, usize)>;
 pub struct Compiler<'a> {
     /// Index of the rule in the compiled list.
     pub rule: usize,
+    /// Where the rule was configured.
+    pub origin: &'a str,
+    /// The expression for paths that the rule has; empty: it runs for all requests. `None`: it has another condition.
+    pub paths: Option<&'a str>,
     pub stage: Stage,
     /// The rule's position in its table.
     pub position: usize,

@@ -17,6 +17,29 @@ pub trait Services {
 
     /// Raises an alarm. A name that no alarm has is reported by the master.
     fn raise_alarm(&self, name: &[u8], text: &[u8]);
+
+    /// Counts a request for a key of the rate limit with this number, at this rate.
+    fn count(&self, limit: usize, key: &[u8], rate: Rate) -> Counted;
+}
+
+/// A rate as limits count it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Microseconds in which one more request may pass.
+    pub interval_us: u64,
+    /// Requests that pass without a pause between them.
+    pub burst: u64,
+}
+
+/// What a rate limit says about a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// It passes, and so would `remaining` others. In `full_us` microseconds the whole burst would.
+    Passes { remaining: u64, full_us: u64 },
+    /// The limit is reached, and the next one passes in `retry_us` microseconds.
+    Refused { retry_us: u64, full_us: u64 },
+    /// It passes, and is not counted.
+    Uncounted,
 }
 
 /// A change of a metric.

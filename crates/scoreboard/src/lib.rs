@@ -12,6 +12,7 @@ pub mod coarse_histogram;
 pub mod connection_queue;
 mod counters;
 pub mod histogram;
+pub mod keyed_hash;
 pub mod log_losses;
 pub mod meters;
 mod published;

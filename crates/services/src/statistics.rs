@@ -33,6 +33,7 @@ pub struct Snapshot {
     /// The application's locks: their names, and the pid of the process that holds each one, or 0.
     pub locks: Vec<(String, u32)>,
     pub caches: Vec<CacheFacts>,
+    pub rate_limits: Vec<RateLimitFacts>,
     /// With `enable-metrics`.
     pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
@@ -222,6 +223,19 @@ pub struct RequestFacts {
     pub began_s: u64,
     /// `GET /path?query`, as far as it was stored.
     pub line: String,
+}
+
+/// A rate limit, and how often it has acted.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RateLimitFacts {
+    pub name: String,
+    /// As it was written, such as `60/m`.
+    pub rate: String,
+    pub burst: u32,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Requests that have passed without being counted.
+    pub uncounted: u64,
 }
 
 /// A cache that processes share.

@@ -5,7 +5,7 @@ use bolide_scoreboard::{ApplicationWork, Work};
 
 use super::*;
 use crate::reloads::ReloadCause;
-use crate::statistics::{LogFacts, MessageCounts, Metric, RemoteMessageCounts, SocketFacts, SpanCounts};
+use crate::statistics::{LogFacts, MessageCounts, Metric, RateLimitFacts, RemoteMessageCounts, SocketFacts, SpanCounts};
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
@@ -57,6 +57,7 @@ pub fn snapshot() -> Snapshot {
         refused_messages: 0,
         logs: vec![LogFacts { name: "log".to_owned(), lost: 2, absence: None, absent_ms: None }],
         locks: vec![("user 0".to_owned(), 42)],
+        rate_limits: vec![RateLimitFacts { name: "login".to_owned(), refused: 2, ..RateLimitFacts::default() }],
         caches: vec![CacheFacts { name: "pages".to_owned(), items: 3, hits: 2, misses: 1, ..CacheFacts::default() }],
         metrics: vec![Metric { name: "a".to_owned(), oid: "3.1".to_owned(), kind: MetricKind::Gauge, value: -7 }],
         jobs: vec![

@@ -26,6 +26,7 @@ functions! { FUNCTIONS:
     cache_mul(1..=4) |arguments| put(arguments, Change::Calculate(Calculation::Multiply, arguments.long_or(1, 2)?));
     cache_div(1..=4) |arguments| put(arguments, Change::Calculate(Calculation::Divide, arguments.long_or(1, 2)?));
     cache_count(4..=4) count;
+    cache_expires(2..=2) expires;
     cache_del(1..=2) delete;
     cache_clear(0..=1) clear;
 }
@@ -107,7 +108,8 @@ fn put(arguments: &CallArguments<'_, '_>, change: Change<'_>) -> PyResult<TrueOr
     }
 }
 
-/// For `bolide.contrib.django` alone, which needs the sum: adds to a number and returns it, or None if it is not stored.
+/// For `bolide.contrib.django` and `bolide.contrib.limits`, which need the sum: adds to a number and returns it, or None if it
+/// is not stored.
 fn count(arguments: &CallArguments<'_, '_>) -> PyResult<Option<i64>> {
     let (key, operand, expires_s) = (&*arguments.bytes(0)?, arguments.long(1)?, arguments.long(2)?);
     let Here(Some(cache)) = cache_of(arguments, 3)? else { return Ok(None) };
@@ -117,6 +119,16 @@ fn count(arguments: &CallArguments<'_, '_>) -> PyResult<Option<i64>> {
         counted => counted,
     };
     Ok(counted.map_err(|written| say(cache, written)).ok())
+}
+
+/// For `bolide.contrib.limits` alone: when an item expires, in milliseconds since 1970, or 0 if never. None: there is no item.
+fn expires(arguments: &CallArguments<'_, '_>) -> PyResult<Option<i64>> {
+    let key = &*arguments.bytes(0)?;
+    let Here(Some(cache)) = cache_of(arguments, 1)? else { return Ok(None) };
+    Ok(match cache.get(key, &mut Vec::new()) {
+        Outcome::Hit { expires_ms, .. } => Some(i64::try_from(expires_ms).unwrap_or(i64::MAX)),
+        Outcome::Miss | Outcome::NoRoom | Outcome::Overtaken => None,
+    })
 }
 
 fn delete(arguments: &CallArguments<'_, '_>) -> PyResult<TrueOrNone> {

@@ -23,6 +23,7 @@ mod unique_timers;
 
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
+use bolide_memory::rate_limits::RateLimit;
 use pyo3::prelude::*;
 
 pub use attachment::{attach, recover};
@@ -36,6 +37,11 @@ pub fn caches() -> &'static [Cache] {
 /// The metrics, for rules.
 pub fn metrics() -> Option<&'static NamedMetrics> {
     attachment::attached()?.metrics.as_ref()
+}
+
+/// The rate limits, for rules.
+pub fn rate_limits() -> &'static [RateLimit<'static>] {
+    attachment::attached().map_or(&[], |attached| &attached.rate_limits)
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

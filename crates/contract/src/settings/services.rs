@@ -22,8 +22,28 @@ pub struct Services {
     /// `publish`: `None` without it.
     pub inboxes: Option<Inboxes>,
     pub distributed: Distributed,
+    /// `rate-limit` and the action `ratelimit`, in the order of their rules.
+    pub rate_limits: Vec<RateLimitSettings>,
     /// Items that the configuration puts into caches, in its order.
     pub preloaded: Vec<PreloadedItem>,
+}
+
+/// A rate limit that all workers count.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateLimitSettings {
+    /// Unique among them.
+    pub name: String,
+    /// The rate as it was written, such as `60/m`.
+    pub rate: String,
+    /// Requests that pass without a pause between them.
+    pub burst: u32,
+}
+
+impl RateLimitSettings {
+    /// The most limits of an instance: each has 1 MiB of shared memory.
+    pub const MAX: usize = 64;
+    /// The longest name, in bytes.
+    pub const NAME_BYTES: usize = 32;
 }
 
 /// A cache that all processes of the instance share.

@@ -11,6 +11,7 @@ use bolide_contract::message::{self, Report};
 use bolide_contract::settings::{Settings, Threads};
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
+use bolide_memory::rate_limits::RateLimit;
 use bolide_scoreboard::ticket_keys::TicketKeys;
 use bolide_scoreboard::{Meters, Recorder, Scoreboard, Slot};
 use nix::errno::Errno;
@@ -22,6 +23,7 @@ use crate::app_thread::{Leftover, Leftovers};
 use crate::connection::Connection;
 use crate::exchange::worker::{Worker, WorkerParts};
 use crate::logging::access_log::complain;
+use crate::rate_limits::SharedLimits;
 use crate::scheduling::census_times::CensusTimes;
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
@@ -65,6 +67,8 @@ pub struct Assignment {
     pub caches: &'static [Cache],
     /// The metrics of the instance that the language has attached.
     pub metrics: Option<&'static NamedMetrics>,
+    /// In the order of the settings.
+    pub rate_limits: &'static [RateLimit<'static>],
 }
 
 /// The state that the threads of the worker share.
@@ -191,10 +195,12 @@ impl<L: Language> Shared<L> {
             worn_after,
             caches,
             metrics,
+            rate_limits,
         } = assignment;
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let needs_companion = queue.is_some() || settings.answering.health_path.is_some();
-        let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
+        let rate_limits = SharedLimits::new(rate_limits, &settings.services.rate_limits, worker);
+        let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()), rate_limits };
         let worker = Worker::new(
             settings,
             WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, sessions, spans, services },

@@ -3,20 +3,16 @@
 //!
 //! It does not know sessions or their owners. Worker threads run it.
 
-use std::borrow::Cow;
-use std::net::{IpAddr, Ipv6Addr};
-
 use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
 use bolide_protocol::session::{HeadParts, RequestHead};
+use bolide_routes::network_of;
+use std::borrow::Cow;
 
 use crate::sockets::client::Client;
 use crate::sockets::listener::PeerOrigin;
 
 /// The longest value that is a key, in bytes. A longer one counts as absent.
 pub const MAX_KEY_BYTES: usize = 255;
-
-/// Bytes of an IPv6 address that are the network of one client: hosts choose the others themselves (RFC 4291 section 2.5.4).
-const NETWORK_BYTES: usize = 8;
 
 /// A request before it is served, as far as its head goes.
 pub struct KeyedRequest<'a> {
@@ -135,15 +131,6 @@ impl<'a> KeyedRequest<'a> {
 
 fn is_key(value: &[u8]) -> bool {
     (1..=MAX_KEY_BYTES).contains(&value.len())
-}
-
-/// The bytes that identify a client among others.
-fn network_of(address: IpAddr) -> Vec<u8> {
-    let of_six = |address: Ipv6Addr| address.octets()[..NETWORK_BYTES].to_vec();
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => of_six(address),
-    }
 }
 
 /// Decodes percent-encoding (RFC 3986 section 2.1). A `%` without two digits stands for itself, and so does a plus sign.

@@ -160,6 +160,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/services/distributed",
     // Inboxes are bounded in number and size, and they refer to an engine by its place in that list.
     "/services/inboxes",
+    // Rate limits are bounded in number and size, and rules refer to a limit by its place in that list.
+    "/services/rate_limits",
     "/mules",
     "/lifecycle/harakiri_ms",
     "/lifecycle/shortest_route_harakiri_ms",

@@ -11,16 +11,17 @@ use std::rc::Rc;
 use bolide_contract::boot::{MemoryFile, MemoryKind};
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::EngineRow;
-use bolide_contract::services::{Services, SharedCache};
+use bolide_contract::services::{RateLimitSettings, Services, SharedCache};
 use bolide_memory::cache::counts::{self, Counts};
 use bolide_memory::cache::layout::{Parts, Sizes};
 use bolide_memory::engines::rows;
 use bolide_memory::inboxes::{self, InboxTable};
 use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::metrics::MetricValues;
+use bolide_memory::rate_limits::{Acts, RateLimit};
 use bolide_memory::{Identity, Mapping, Wanted, user_locks};
 use bolide_scoreboard::sealed_memory;
-use bolide_services::statistics::CacheFacts;
+use bolide_services::statistics::{CacheFacts, RateLimitFacts};
 use bolide_supervision::log_sink;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::process_state::parent_of;
@@ -224,6 +225,17 @@ impl Memories {
                 refused: counts.refused,
                 changed_s: counts.changed_s,
             })
+        };
+        self.list.iter().filter_map(facts).collect()
+    }
+
+    /// The rate limits and how often they have acted, in the order of their rules.
+    pub fn rate_limits(&self) -> Vec<RateLimitFacts> {
+        let facts = |memory: &Rc<Memory>| {
+            let Wanted::RateLimit(settings) = &memory.wanted else { return None };
+            let RateLimitSettings { name, rate, burst } = settings.clone();
+            let Acts { refused, uncounted } = RateLimit::of(memory.held.mapping()?).acts();
+            Some(RateLimitFacts { name, rate, burst, refused, uncounted })
         };
         self.list.iter().filter_map(facts).collect()
     }

@@ -8,7 +8,7 @@ use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::{InFlight, Row, SessionResult};
-use bolide_services::statistics::{CacheFacts, LogFacts, Snapshot};
+use bolide_services::statistics::{CacheFacts, LogFacts, RateLimitFacts, Snapshot};
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
@@ -130,6 +130,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "refused_messages": view.children.refused_messages(),
         "logs": logs(view, now_ms),
         "caches": caches(view),
+        "rate_limits": rate_limits(view),
         "engines": engines(view, now_ms),
         "publish": publish(view),
         "sticky": sticky(view),
@@ -194,6 +195,15 @@ fn caches(view: View<'_>) -> Vec<Value> {
         })
     };
     view.provision.memories_in_force().caches().into_iter().map(entry).collect()
+}
+
+/// Returns an entry for each rate limit.
+fn rate_limits(view: View<'_>) -> Vec<Value> {
+    let entry = |limit: RateLimitFacts| {
+        let RateLimitFacts { name, rate, burst, refused, uncounted } = limit;
+        json!({"name": name, "rate": rate, "burst": burst, "refused": refused, "uncounted": uncounted})
+    };
+    view.provision.memories_in_force().rate_limits().into_iter().map(entry).collect()
 }
 
 /// Returns an entry for each Redis or Valkey server of the configuration.

@@ -74,6 +74,7 @@ impl View<'_> {
             logs: self.logs.facts(&self.provision.settings().logging, now_ms()),
             locks: self.provision.memories_in_force().locks(),
             caches: self.provision.memories_in_force().caches(),
+            rate_limits: self.provision.memories_in_force().rate_limits(),
             metrics: Vec::new(),
             jobs,
             spans: self.exporters.counts(self.provision.settings()),

@@ -98,7 +98,7 @@ pub fn rates_parts(sample: &Sample) -> Vec<Forms> {
 
 /// What the line of a service has to tell, each part also in a short form.
 pub fn service_parts(service: &ServiceCounts) -> Vec<Forms> {
-    let titles = std::iter::once([service.title, service.short_title]).chain(std::iter::repeat([""; 2]));
+    let titles = std::iter::once([service.title.as_str(), &service.short_title]).chain(std::iter::repeat([""; 2]));
     let part = |((number, word), titles): (&(u64, String), [&str; 2])| {
         let [long, short] = titles.map(|title| if title.is_empty() { String::new() } else { format!("{title}: ") });
         let count = numbers::count(*number);

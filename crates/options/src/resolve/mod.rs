@@ -251,7 +251,8 @@ impl Served {
         let application = draft.take::<ApplicationSettings>();
         let files = files.complete(&applications, &application, needs_files, context);
         let own_rules = usize::from(draft.of::<DevelopingDraft>().tells_browsers());
-        let serves_itself = files.is_some() || answers_from_cache || rules.len() > own_rules;
+        let answering_rules = rules.iter().filter(|rule| !answering::rate_limit::is_one(rule)).count();
+        let serves_itself = files.is_some() || answers_from_cache || answering_rules > own_rules;
         check_hosts(application.by_host, context);
         // An invalid application on the command line gets an error of its own.
         let requests = match (!applications.is_empty() || positional.is_some(), serves_itself) {
@@ -350,7 +351,8 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     helpers.extend(spooler::helpers(&spooling, spooler_harakiri_ms));
     helpers.extend(served.script);
     let of_helpers = u32::try_from(helpers.len()).unwrap_or(u32::MAX);
-    let services = services::complete(&mut draft, served.caches, served.preloaded, counts, of_helpers, context);
+    let mut services = services::complete(&mut draft, served.caches, served.preloaded, counts, of_helpers, context);
+    services.rate_limits = served.compiled.routes.needs.rate_limits.iter().map(|limit| limit.settings.clone()).collect();
     served.compiled.check(&services, &alarms, context);
     python.module = interpreter::complete_module(draft.take::<PythonModuleDraft>().0, context.read);
     let settings = Settings {
@@ -387,6 +389,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         alarms,
         signals: draft.take(),
     };
+    answering::rate_limit::check(&served.compiled, &settings, context);
     if let Some(location) = &served.sticky {
         answering::sticky::check(location, &settings, context);
     }

@@ -147,6 +147,14 @@ pub const FAMILIES: &[Family] = families![
     /// Items in a cache.
     ("bolide_cache_items", Gauge, &["cache"],
         |facts, samples| facts.snapshot.caches.iter().for_each(|cache| samples(&[&cache.name], cache.items.into()))),
+    /// Requests that a rate limit has refused (429), or has let pass uncounted because its table was full of clients that have
+    /// reached the limit.
+    ("bolide_rate_limit_requests_total", Counter, &["limit", "result"], |facts, samples| {
+        for limit in &facts.snapshot.rate_limits {
+            samples(&[&limit.name, "refused"], limit.refused.into());
+            samples(&[&limit.name, "uncounted"], limit.uncounted.into());
+        }
+    }),
 ];
 
 /// Writes a histogram that has counted something.

@@ -3,6 +3,7 @@
 
 pub mod health;
 pub mod named_files;
+pub mod rate_limit;
 pub mod sticky;
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
@@ -175,6 +176,18 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::List, "off")
     .reach(Reach::Application),
+    /// Answer 429 to clients that send more requests than this: `REQUESTS/TIME`, where the time is `s`, `m`, `h` or `d`, or a
+    /// number of them (`20/30s`). All workers count together. A client is an address, of IPv6 a /64 network. Behind a reverse
+    /// proxy it is the address that the proxy names, if `forwarded-allow-ips` trusts the proxy. The number of requests may also
+    /// come together, and then one more for each share of the time. The response comes before the body is read, and its `Retry-
+    /// After` says in how many seconds the next request passes. In the long form, `rate=` is that value, `burst=` the number of
+    /// requests that may come together, `route=` a regular expression for the paths that count, `key=` another text that
+    /// identifies a client, `name=` a name for the log and the metrics, and `headers=on` adds the fields `RateLimit` and
+    /// `RateLimit-Policy` to responses. Limits come before the routes, and each that applies counts the request. See `ratelimit`
+    /// on the page about routes for limits behind other rules, and the page "Rate limiting without Redis".
+    /// Example: rate-limit = 60/m
+    ///          rate-limit = name=login,route=^/login$,rate=10/m,burst=5
+    list("rate-limit", Setting::By(add_route)).reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
@@ -256,7 +269,10 @@ pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Re
 impl AnsweringDraft {
     /// Compiles the routes, so that errors in them are reported before anything starts.
     pub fn complete(self, checked_cache: Option<String>, context: &mut Context) -> (Vec<RouteRule>, Answering, CompiledRules) {
-        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
+        let mut routes = self.routes;
+        // Rate limits come before all other rules, whatever the order of the lines.
+        routes.sort_by_key(|(rule, _)| !rate_limit::is_one(rule));
+        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = routes.into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, &context.directory);
         for mistake in mistakes {
             let location = locations.get(mistake.rule);

@@ -44,5 +44,7 @@ pub fn complete(
         metrics: draft.take::<MetricsDraft>().complete(counts, context),
         inboxes: draft.take::<InboxesDraft>().complete(counts[0], helpers, context),
         distributed: draft.take(),
+        // The rules name them, and are compiled by now.
+        rate_limits: Vec::new(),
     }
 }

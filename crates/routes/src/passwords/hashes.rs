@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 use sha_crypt::{Params, sha256_crypt, sha512_crypt};
 use sha1::Sha1;
 
-use crate::des_crypt::{self, ALPHABET};
+use crate::passwords::des_crypt::{self, ALPHABET};
 
 /// Bytes of a password, with its NUL, that bcrypt uses.
 const BCRYPT_BYTES: usize = 72;

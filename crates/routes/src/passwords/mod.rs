@@ -3,6 +3,9 @@
 //! Workers run it, for requests with credentials. A changed file is read again. A slow hash (bcrypt takes tens of milliseconds,
 //! on purpose) is not computed again for credentials that were right a moment ago: a digest of them is cached.
 
+mod des_crypt;
+pub mod hashes;
+
 use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +14,7 @@ use std::time::SystemTime;
 
 use sha1::{Digest as _, Sha1};
 
-use crate::hashes::verify;
+use crate::passwords::hashes::verify;
 
 /// Maximum size of a password file, in bytes.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;

@@ -1,0 +1,45 @@
+//! The network that an address of a client stands for: of IPv6 the /64, which is the least that a client has for itself, and any
+//! client can have as many addresses of it as it likes (RFC 6177). Workers run it.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+/// The bytes of an IPv6 network that belong to one customer.
+const NETWORK_BYTES: usize = 8;
+
+/// The network of an address. An IPv4 address stands for itself, also if it is written as one of IPv6 (RFC 4291 section 2.5.5.2).
+pub fn network_of(address: IpAddr) -> Vec<u8> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets()[..NETWORK_BYTES].to_vec(),
+    }
+}
+
+/// The network of an address that is a text. Another text stands for itself, and so does an IPv4 address.
+pub fn network_of_text(text: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    if !text.contains(&b':') {
+        return text;
+    }
+    let address = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<IpAddr>().ok());
+    match address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => address.to_string().into_bytes().into(),
+        Some(address) => network_of(address).into(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_customer_are_one_network() {
+        let of = |text: &str| network_of_text(text.as_bytes().to_vec().into()).into_owned();
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff:ffff:ffff:ffff"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.7"), b"192.0.2.7");
+        assert_eq!((of("192.0.2.7"), of("unix:"), of("")), (b"192.0.2.7".to_vec(), b"unix:".to_vec(), Vec::new()));
+        let six = network_of("2001:db8:1:2::1".parse().expect("an address"));
+        assert_eq!((six, network_of("192.0.2.7".parse().expect("an address"))), (of("2001:db8:1:2::1"), vec![192, 0, 2, 7]));
+    }
+}
