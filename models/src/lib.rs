@@ -5,6 +5,8 @@
 //! The tests are in `tests`. Nothing here is part of the server.
 
 mod atomics;
+#[path = "../../crates/scoreboard/src/bulkhead_permits.rs"]
+pub mod bulkhead_permits;
 /// The items of a cache: `crates/memory/src/cache/table.rs`.
 #[path = "../../crates/memory/src/cache/table.rs"]
 pub mod cache_table;

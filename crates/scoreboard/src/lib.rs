@@ -1,12 +1,14 @@
 //! What the processes of an instance write for each other without a lock: the scoreboard with a row for each worker and a slot
-//! for each of its threads, histograms and meters, ticket keys, the counts of lost lines, the owners of sessions, and the packets
-//! of connections that move.
+//! for each of its threads, histograms and meters, ticket keys, the counts of lost lines, the owners of sessions, the permits of
+//! bulkheads, and the packets of connections that move.
 //!
 //! A writer never waits, and its death leaves the memory whole. It must not know who writes or reads, and when. Every process
 //! uses it; `models` runs its orders of stores under loom.
 
 mod atomics;
 mod board;
+mod bulkhead_permits;
+pub mod bulkheads;
 pub mod census;
 pub mod coarse_histogram;
 pub mod connection_queue;
