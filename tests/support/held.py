@@ -7,7 +7,12 @@ from support import fastcgi, scgi, uwsgi
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Interface -> the lines that load the application.
-APPLICATIONS = {"wsgi": "wsgi-file = {apps}/held.py", "asgi": "pythonpath = {apps}\nasgi = {apps}/held_asgi.py"}
+APPLICATIONS = {
+    "wsgi": "wsgi-file = {apps}/held.py",
+    "asgi": "pythonpath = {apps}\nasgi = {apps}/held_asgi.py",
+    "greenlets": "pythonpath = {apps}\nmodule = held_waiting:greenlets",
+    "loop": "pythonpath = {apps}\nasgi = held_waiting:asgi",
+}
 
 #: More calls than any test makes, and fewer bytes than a FIFO holds.
 GATE_BYTES = 4096

@@ -466,10 +466,10 @@ def upgraded(client, method="GET", target="/", headers=(), body=b"", values=None
     return connection, connection.expect(1, method)
 
 
-def secured(client, context, name="localhost"):
-    """Returns the client after the TLS handshake in which both sides have negotiated HTTP/2."""
+def secured(client, context, name="localhost", protocol="h2"):
+    """Returns the client after the TLS handshake in which both sides have negotiated this protocol."""
     client.socket = context.wrap_socket(client.socket, server_hostname=name)
-    assert client.socket.selected_alpn_protocol() == "h2"
+    assert client.socket.selected_alpn_protocol() == protocol
     return client
 
 

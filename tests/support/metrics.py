@@ -44,6 +44,6 @@ def samples(address):
     return told
 
 
-def value_of(address, name, **labels):
+def value_of(address, name, /, **labels):
     """Returns the value of a series, `None` if there is none."""
     return samples(address).get((name, *sorted(labels.items())))

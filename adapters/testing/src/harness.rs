@@ -321,6 +321,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             listeners,
             queue: None,
             sessions: None,
+            bulkheads: Vec::new(),
             is_held: false,
             spans: None,
             worn_after: None,

@@ -52,6 +52,8 @@ pub struct Boot {
     pub connection_queue: Option<[i32; 2]>,
     /// What workers need to find the one that has a session; `None` without `sticky`.
     pub sessions: Option<SessionFiles>,
+    /// What workers share to count requests, in the order of `settings.answering.bulkheads`.
+    pub bulkheads: Vec<BulkheadFiles>,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.
     pub listeners: Vec<ListenerDescriptor>,
     /// The secret of signals that name a reader of memory ([`crate::message::reader_signal`]); 0: there are none.
@@ -89,6 +91,21 @@ impl SessionFiles {
     /// The descriptors of all of it.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         self.pairs.iter().flatten().copied().chain([self.owners])
+    }
+}
+
+/// The memory of a bulkhead's permits, and the eventfd that wakes workers whose requests wait for one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkheadFiles {
+    /// The one of `bulkhead`.
+    pub name: String,
+    pub memory: i32,
+    pub bell: i32,
+}
+
+impl BulkheadFiles {
+    pub fn descriptors(&self) -> [i32; 2] {
+        [self.memory, self.bell]
     }
 }
 

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::boot::{MemoryFile, MessageQueueFiles};
+use crate::boot::{BulkheadFiles, MemoryFile, MessageQueueFiles};
 use crate::settings::Address;
 
 /// The environment variable. It does not have Bolide's prefix, because variables with that prefix are options.
@@ -38,6 +38,9 @@ pub struct Succession {
     /// The memory file of the keys that seal session tickets and the cookie of `sticky`.
     #[serde(default)]
     pub ticket_keys: Option<i32>,
+    /// The permits of bulkheads.
+    #[serde(default)]
+    pub bulkheads: Vec<BulkheadFiles>,
 }
 
 /// The queue of open connections: its two ends, and the version of its packets.

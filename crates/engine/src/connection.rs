@@ -17,6 +17,7 @@ mod relaying;
 mod requests;
 mod steps;
 mod streaming;
+mod waiting;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -148,9 +149,11 @@ impl<A: App> Connection<A> {
         let pending = match self.exchange.take_state() {
             ExchangeState::Suspended(suspended) => suspended.pending,
             ExchangeState::Streaming(streaming) => streaming.suspended.pending,
-            ExchangeState::Idle | ExchangeState::Collecting(_) | ExchangeState::Draining { .. } | ExchangeState::Relayed(_) => {
-                None
-            }
+            ExchangeState::Idle
+            | ExchangeState::Collecting(_)
+            | ExchangeState::Waiting(_)
+            | ExchangeState::Draining { .. }
+            | ExchangeState::Relayed(_) => None,
         };
         Leftover { memo: self.memo.take(), pending }
     }
@@ -293,6 +296,7 @@ impl<A: App> Connection<A> {
                     }
                 }
                 ExchangeState::Streaming(streaming) => self.go_on_streaming(streaming, context),
+                ExchangeState::Waiting(waiting) => self.go_on_waiting(waiting, context),
                 ExchangeState::Relayed(relay) => self.go_on_relaying(relay, context),
                 ExchangeState::Draining { body, swallowed } => self.swallow(body, swallowed, context),
                 ExchangeState::Idle if self.must_rest(context.worker) => Some(NextAction::Rest),
@@ -327,7 +331,7 @@ impl<A: App> Connection<A> {
             }
             ExchangeState::Streaming(streaming) => self.give_up_streaming(*streaming, context),
             ExchangeState::Collecting(_) => add(&context.thread.slot.tally.read_errors, 1),
-            ExchangeState::Idle | ExchangeState::Draining { .. } | ExchangeState::Relayed(_) => {}
+            ExchangeState::Idle | ExchangeState::Waiting(_) | ExchangeState::Draining { .. } | ExchangeState::Relayed(_) => {}
         }
     }
 

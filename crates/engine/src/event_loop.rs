@@ -3,6 +3,7 @@
 //! The poll is edge-triggered: each connection is registered once in its life, and read until it is empty. Workers run it.
 
 mod accepting;
+mod bulkheads;
 mod census;
 mod checks;
 mod companion;
@@ -38,6 +39,7 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_for_checks, listen_or_leave};
+use crate::event_loop::bulkheads::{give_permits, note_waiting};
 use crate::event_loop::descriptors::log_lost_descriptors;
 use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end, stream_spread_ms};
 use crate::event_loop::handing_over::{give_up_rested, move_rest};
@@ -206,6 +208,7 @@ impl<L: Language> Shared<L> {
                 EventSource::Listener(number) => accept(self, number, &mut guard, thread),
                 EventSource::Queue => take_moved(self, &mut guard, thread.clock.now_ms),
                 EventSource::Sessions => _ = take_sessions(self, &mut guard, thread.clock.now_ms),
+                EventSource::Bulkheads => give_permits(self, &mut guard, thread.clock.now_ms),
                 EventSource::Heartbeat => answer_heartbeat(),
                 // A relay's events are those of its connection.
                 EventSource::Bell | EventSource::Relay(_) => {}
@@ -313,6 +316,21 @@ impl<L: Language> Shared<L> {
     }
 
     pub(crate) fn place_back(
+        &self,
+        key: Key,
+        connection: Box<Connection<L::App>>,
+        after: NextAction,
+        state: &mut LeaderState<L::App>,
+        app: &mut AppThread<L::App>,
+    ) {
+        let waits_for = self.worker.bulkheads.and_then(|_| connection.ticket()).map(|ticket| ticket.bulkhead.number);
+        self.place(key, connection, after, state, app);
+        if let Some(number) = waits_for {
+            note_waiting(self, key, number, state, now_ms());
+        }
+    }
+
+    fn place(
         &self,
         key: Key,
         mut connection: Box<Connection<L::App>>,
@@ -443,6 +461,9 @@ impl<L: Language> Shared<L> {
         move_rest(self, state, thread.clock.now_ms);
         end_shortage_if_due(self, state, thread.clock.now_ms);
         census::take_if_due(self, state, thread.clock.now_ms);
+        if self.worker.bulkheads.is_some_and(|bulkheads| bulkheads.look_ms() <= thread.clock.now_ms) {
+            give_permits(self, state, thread.clock.now_ms);
+        }
         let LeaderState { connections, housekeeping, .. } = state;
         let now = thread.clock.now_ms;
         // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts in the meantime.

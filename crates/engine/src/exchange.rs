@@ -5,6 +5,7 @@
 
 pub mod availability;
 pub mod beginning;
+pub mod bulkheads;
 pub mod context;
 pub mod dispatch;
 pub mod finishing;
@@ -28,6 +29,7 @@ use crate::request::request_stream::RequestStream;
 use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
+use bulkheads::{Admission, Permit, Ticket};
 pub use log_entry::AwaitedBody;
 use log_entry::KeptLogEntry;
 use passage::Passage;
@@ -55,6 +57,8 @@ pub enum ExchangeState<A: App> {
     Idle,
     /// The rest of a body, before the application is called.
     Collecting(Box<Collecting>),
+    /// A permit of the request's bulkhead.
+    Waiting(Box<Waiting>),
     /// The client, to read the answer.
     Suspended(Box<Suspended<A::Pending>>),
     /// The application, which keeps the request.
@@ -77,6 +81,36 @@ pub struct Collecting {
     pub awaited: AwaitedBody,
 }
 
+/// A request that waits for a permit of its bulkhead, with its own copy of the head.
+pub struct Waiting {
+    pub head: HeadEvent,
+    pub bytes: Vec<u8>,
+    pub parts: HeadParts,
+    pub passage: Box<Passage>,
+    pub body: WaitingBody,
+    /// The loop knows that it waits.
+    pub is_listed: bool,
+}
+
+/// The body of a request that waits: what came with its head. The rest is not read.
+pub enum WaitingBody {
+    /// All of it is in the passage, or there is none.
+    Whole,
+    /// The application gets it as a whole.
+    Unread { collector: Collector, owes_continue: bool },
+    /// The application gets it as it comes.
+    Streamed(RequestStream),
+}
+
+impl Waiting {
+    pub fn ticket(&self) -> Option<&Ticket> {
+        match &self.passage.admission {
+            Admission::Waits(ticket) => Some(ticket),
+            _ => None,
+        }
+    }
+}
+
 /// A body that will be discarded.
 pub struct UnreadBody {
     pub body_timeout: BodyTimeout,
@@ -87,6 +121,8 @@ pub struct UnreadBody {
 /// A response that waits for its client, with the data of its log line.
 pub struct Suspended<Pending> {
     pub pending: Option<Pending>,
+    /// The permit of its bulkhead, until the application has ended.
+    pub permit: Option<Permit>,
     log_entry: KeptLogEntry,
 }
 
@@ -113,7 +149,8 @@ pub enum Served<Pending> {
     Blocked(Box<Suspended<Pending>>),
     /// The application continues by itself.
     Ongoing(Box<Suspended<Pending>>),
-    /// Nothing but the application answers the request, whose body was not read: see [`BodySource::Unread`].
+    /// Nothing but the application answers the request, and it is not called yet: its body was not read (see
+    /// [`BodySource::Unread`]), or it waits for a permit.
     Passed(Box<Passage>),
 }
 
@@ -205,6 +242,11 @@ impl<A: App> Exchange<A> {
         }
     }
 
+    /// Its request waits for a permit.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, ExchangeState::Waiting(_))
+    }
+
     pub fn is_streaming(&self) -> bool {
         matches!(self.state, ExchangeState::Streaming(_))
     }
@@ -261,6 +303,7 @@ impl<A: App> Exchange<A> {
                 streaming.overdue_ms.min(streaming.given_up_ms(&self.response)).min(streaming.head_due_ms)
             }
             ExchangeState::Relayed(relay) => relay.given_up_ms(&self.response).min(relay.leaves_ms),
+            ExchangeState::Waiting(waiting) => waiting.ticket().map_or(NEVER_MS, Ticket::until_ms),
             _ => NEVER_MS,
         }
     }
@@ -270,6 +313,7 @@ impl<A: App> Exchange<A> {
         match &self.state {
             ExchangeState::Streaming(streaming) => streaming.overdue_ms.min(streaming.given_up_ms(&self.response)) <= now_ms,
             ExchangeState::Relayed(relay) => relay.given_up_ms(&self.response) <= now_ms,
+            ExchangeState::Waiting(waiting) => waiting.ticket().is_some_and(|ticket| ticket.until_ms() <= now_ms),
             _ => false,
         }
     }

@@ -20,3 +20,4 @@ pub mod memory_trim;
 pub mod phases;
 pub mod spread;
 pub mod turn;
+pub mod waiting_requests;

@@ -21,9 +21,10 @@ use bolide_supervision::logs::log_reach::LogReach;
 use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::processes::signals::Signals;
 use bolide_supervision::processes::{confinement, environment, needs, process_attributes};
+use bolide_supervision::sockets::bulkheads::HandedBulkhead;
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::socket_activation;
-use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance};
+use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance, Predecessor};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::alarms::{self, Alarms};
@@ -122,14 +123,13 @@ fn prepare(
     configuration.note_logged(warnings);
     let mut alarms = Alarms::default();
     alarms.prepare(&settings).map_err(|error| StartError::new(format!("no socket for alarms: {error}")))?;
-    let (mut predecessor, mut handed) = match inheritance {
-        Some(Inheritance { place, sockets, statistics, memories, message_queues, connection_queue, ticket_keys }) => {
-            (Some(place), Handed { sockets, statistics, memories, message_queues, connection_queue, ticket_keys })
-        }
+    let (mut predecessor, mut handed) = match inheritance.map(Handed::of) {
+        Some((place, handed)) => (Some(place), handed),
         None => (None, Handed::default()),
     };
     let (handed_connections, handed_keys) = (handed.connection_queue.take(), handed.ticket_keys.take());
     let handed_memories = std::mem::take(&mut handed.memories);
+    let handed_bulkheads = std::mem::take(&mut handed.bulkheads);
     let handed_queues = MessageQueues::handed(std::mem::take(&mut handed.message_queues));
     let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
@@ -171,6 +171,7 @@ fn prepare(
     log_sink::lines(&emptied);
     let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
     provision.take_handed(handed_queues, handed_keys);
+    provision.take_bulkheads(handed_bulkheads).map_err(unshared)?;
     if let (Some(predecessor), Some(queue)) = (&mut predecessor, handed_connections)
         && provision.take_connection_queue(queue)
     {
@@ -198,6 +199,16 @@ struct Handed {
     message_queues: Vec<(String, OwnedFd, OwnedFd)>,
     connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
     ticket_keys: Option<OwnedFd>,
+    bulkheads: Vec<HandedBulkhead>,
+}
+
+impl Handed {
+    /// Those of the previous master, and the connection to it.
+    fn of(inheritance: Inheritance) -> (Predecessor, Handed) {
+        let Inheritance { place, sockets, statistics, memories, message_queues, connection_queue, ticket_keys, bulkheads } =
+            inheritance;
+        (place, Handed { sockets, statistics, memories, message_queues, connection_queue, ticket_keys, bulkheads })
+    }
 }
 
 /// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command as Process;
 
+use bolide_contract::boot::BulkheadFiles;
 use bolide_contract::confinement::Namespace;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use bolide_supervision::files::pidfile;
@@ -223,6 +224,8 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     inherited.extend(provision.connection_queue().descriptors());
     let ticket_keys = provision.ticket_keys();
     inherited.extend(ticket_keys);
+    let bulkheads = provision.bulkheads().files(settings);
+    inherited.extend(bulkheads.iter().flat_map(BulkheadFiles::descriptors));
     inherited.extend(locks.iter().copied().chain([channel.as_raw_fd()]));
     let master_pid = Pid::this().as_raw().cast_unsigned();
     let succession = Succession {
@@ -236,6 +239,7 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
         message_queues,
         connection_queue: Some(provision.connection_queue().to_hand()),
         ticket_keys,
+        bulkheads,
     };
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
     let (program, arguments) = config.command(settings.reloading.program.as_deref());

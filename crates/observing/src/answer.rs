@@ -79,6 +79,15 @@ const REMOTE_MESSAGES: [(&str, &str, &str); 4] = [
 /// The counts of a rate limit.
 const RATE_LIMIT: [(&str, &str, &str); 2] = [("refused", "refused", "refused"), ("uncounted", "uncounted", "uncounted")];
 
+/// The counts of a bulkhead.
+const BULKHEAD: [(&str, &str, &str); 5] = [
+    ("in_flight", "in progress", "in progress"),
+    ("waiting", "waiting", "waiting"),
+    ("passed", "passed", "passed"),
+    ("refused_by_queue", "refused by queue", "refused by queue"),
+    ("refused_by_wait", "refused by wait", "refused by wait"),
+];
+
 /// What a service has counted since startup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceCounts {
@@ -90,7 +99,7 @@ pub struct ServiceCounts {
 }
 
 impl ServiceCounts {
-    /// Reads those of `sticky`, `publish` and each rate limit, if the instance uses them.
+    /// Reads those of `sticky`, `publish`, rate limits and bulkheads, if the instance uses them.
     pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
         let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
         let publish = &answer["publish"];
@@ -104,7 +113,11 @@ impl ServiceCounts {
             let name = text(&limit["name"]);
             (format!("rate limit {name}"), format!("limit {name}"), limit, &RATE_LIMIT[..])
         });
-        let used = services.into_iter().chain(limits).filter(|(_, _, entry, _)| entry.is_object());
+        let bulkheads = answer["bulkheads"].as_array().into_iter().flatten().map(|entry| {
+            let name = entry["name"].as_str().unwrap_or_default();
+            (format!("bulkhead {name}"), name.to_owned(), entry, &BULKHEAD[..])
+        });
+        let used = services.into_iter().chain(limits).chain(bulkheads).filter(|(_, _, entry, _)| entry.is_object());
         used.map(|(title, short_title, entry, words)| {
             let counts = words.iter().map(|(key, one, several)| {
                 // Some are lists of what they count.
@@ -142,6 +155,7 @@ mod tests {
             "sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4, "not_moved": 0},
             "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
             "rate_limits": [{"name": "login", "rate": "10/m", "burst": 5, "refused": 3, "uncounted": 0}],
+            "bulkheads": [{"name": "reports", "in_flight": 2, "waiting": 1, "passed": 40, "refused_by_queue": 3}],
         });
         assert_eq!(
             lines(answer),
@@ -150,6 +164,7 @@ mod tests {
                 "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
                 "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
                 "rate limit login: 3 refused, 0 uncounted",
+                "bulkhead reports: 2 in progress, 1 waiting, 40 passed, 3 refused by queue, 0 refused by wait",
             ]
         );
     }

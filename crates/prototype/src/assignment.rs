@@ -5,13 +5,14 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use bolide_contract::boot::{Boot, SessionFiles};
+use bolide_contract::boot::{Boot, BulkheadFiles, SessionFiles};
 use bolide_contract::children::ChildKind;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::settings::{Address, Listener, Protocol};
 use bolide_engine::uwsgi_signals::SignalPort;
-use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, SessionLinks};
+use bolide_engine::{Assignment, BulkheadLink, ConnectionQueue, ListeningSocket, SessionLinks};
 use bolide_scoreboard::Scoreboard;
+use bolide_scoreboard::bulkheads::BulkheadMemory;
 use bolide_scoreboard::connection_queue::listener_id;
 use bolide_scoreboard::session_owners::SessionOwners;
 use bolide_scoreboard::session_pair::SessionPair;
@@ -59,6 +60,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         listeners: listening_sockets(boot)?,
         queue: boot.connection_queue.map(queue).transpose()?,
         sessions: boot.sessions.as_ref().map(|files| sessions(files, worker.number)).transpose()?,
+        bulkheads: boot.bulkheads.iter().map(bulkhead).collect::<io::Result<_>>()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         spans: boot.spans.map(copied).transpose()?,
         // The language has attached them, and adds them.
@@ -81,6 +83,11 @@ fn sessions(files: &SessionFiles, number: u32) -> io::Result<SessionLinks> {
         own_place: SessionFiles::place(number, files.side),
         side: files.side,
     })
+}
+
+fn bulkhead(files: &BulkheadFiles) -> io::Result<BulkheadLink> {
+    let memory = BulkheadMemory::attach(&copied(files.memory)?)?;
+    Ok(BulkheadLink { name: files.name.clone(), memory, bell: copied(files.bell)? })
 }
 
 fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use bolide_contract::boot::{Boot, SessionFiles};
+use bolide_contract::boot::{Boot, BulkheadFiles, SessionFiles};
 use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{self, IMPORTS_BYTES, Order, Received, Report};
 use bolide_engine::Assignment;
@@ -81,7 +81,8 @@ impl Prototype {
         let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
         let failure_note = FailureNote::new(inherited(boot.reason)?);
         let sessions = boot.sessions.iter().flat_map(SessionFiles::descriptors);
-        for descriptor in boot.connection_queue.into_iter().flatten().chain(boot.spans).chain(sessions) {
+        let bulkheads = boot.bulkheads.iter().flat_map(BulkheadFiles::descriptors);
+        for descriptor in boot.connection_queue.into_iter().flatten().chain(boot.spans).chain(sessions).chain(bulkheads) {
             close_on_exec(descriptor)?;
         }
         let queues = boot.message_queues.iter().flat_map(|queue| [queue.put, queue.take]);

@@ -38,7 +38,7 @@ pub use compile::{Routes, Table};
 pub use compiler::{Mistake, Needs};
 pub use needed_limit::NeededLimit;
 pub use networks::network_of;
-pub use pattern::for_lines;
+pub use pattern::{Pattern, for_lines, pattern};
 pub use served::{Form, Page, Served};
 pub use service_access::{Counted, MetricChange, Rate, Services};
 pub use status::reason;

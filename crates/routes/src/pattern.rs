@@ -66,7 +66,7 @@ impl Pattern {
 ///
 /// # Errors
 /// The mistake, and advice.
-pub(crate) fn pattern(text: &str) -> Result<Pattern, (String, &'static str)> {
+pub fn pattern(text: &str) -> Result<Pattern, (String, &'static str)> {
     if let Some(at) = possessive(text) {
         let message =
             format!("the regular expression `{text}` has a possessive quantifier at `{}`, which is not supported", &text[at..]);

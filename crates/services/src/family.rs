@@ -1,6 +1,7 @@
 //! A row of the table: a family of series. It does not know families by name. The master runs it.
 
 use bolide_scoreboard::Measured;
+use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::coarse_histogram::CoarseCounts;
 use bolide_scoreboard::histogram::Distribution;
 
@@ -14,6 +15,8 @@ pub struct Facts {
     pub measured: Measured,
     /// The names of the groups of routes; all other requests are in a group of their own.
     pub groups: Vec<String>,
+    /// Bulkheads by name.
+    pub bulkheads: Vec<(String, BulkheadCounts)>,
 }
 
 /// The kind of a family.

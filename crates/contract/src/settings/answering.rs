@@ -33,6 +33,27 @@ pub struct Answering {
     pub health_path: Option<String>,
     /// `sticky`: where a request says which session it is of, in the order in which they are asked. Empty: any worker serves it.
     pub sticky: Vec<SessionKey>,
+    /// `bulkhead`: a request belongs to the first one whose route matches.
+    pub bulkheads: Vec<BulkheadSettings>,
+}
+
+/// The most bulkheads of an instance.
+pub const MAX_BULKHEADS: usize = 32;
+
+/// A limit of how many requests of some routes are in progress, in all workers together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkheadSettings {
+    pub name: String,
+    /// A regular expression for PATH_INFO after the rules.
+    pub route: String,
+    /// How many may be in progress.
+    pub most: u32,
+    /// How many more may wait.
+    pub queue: u32,
+    /// How long each of them may wait.
+    pub wait_ms: u64,
+    /// Where it was configured: `uwsgi.ini:3`, `command line`.
+    pub origin: String,
 }
 
 /// A place in a request that identifies its session.

@@ -29,6 +29,7 @@ pub fn state<A: App>(connection: &Connection<A>) -> ConnectionState {
         ExchangeState::Suspended(_) => ConnectionState::Writing,
         ExchangeState::Streaming(_) | ExchangeState::Relayed(_) if connection.has_unsent() => ConnectionState::Writing,
         ExchangeState::Streaming(_) | ExchangeState::Relayed(_) => ConnectionState::Request,
+        ExchangeState::Waiting(_) => ConnectionState::Request,
         ExchangeState::Collecting(_) | ExchangeState::Draining { .. } => ConnectionState::Reading,
         ExchangeState::Idle if matches!(connection.link, Link::Multiplexed(_)) => match connection.is_idle() {
             true if connection.has_served => ConnectionState::Idle,

@@ -90,13 +90,16 @@ impl<A: App> Connection<A> {
     }
 
     /// Up to which length a buffer of this length is filled, of which `held` bytes are there. A request may move with what was
-    /// read of it, so its first reads take no more than moves. Costs one branch without `sticky`.
+    /// read of it, so its first reads take no more than moves. With bulkheads it may wait with that, so they take no more than
+    /// a head may have. Costs two branches without these.
     #[inline(always)]
     pub(super) fn most_input(&self, held: usize, room: usize, worker: &Worker) -> usize {
-        match worker.affinity {
-            Some(_) if held < MAX_INPUT_BYTES && self.exchange.is_idle() => room.min(MAX_INPUT_BYTES),
-            _ => room,
-        }
+        let most = match (worker.affinity, worker.bulkheads) {
+            (None, None) => return room,
+            (Some(_), None) => MAX_INPUT_BYTES,
+            (_, Some(_)) => MAX_INPUT_BYTES.min(worker.head_limits.head_bytes),
+        };
+        if held < most && self.exchange.is_idle() { room.min(most) } else { room }
     }
 
     /// Its next request has come with it from another worker.

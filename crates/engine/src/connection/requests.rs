@@ -21,7 +21,7 @@ use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
 use crate::exchange::context::{Context, ExchangeContext};
 use crate::exchange::passage::Passage;
 use crate::exchange::worker::Worker;
-use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, UnreadBody, serve};
+use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, UnreadBody, WaitingBody, serve};
 use crate::logging::access_log::complain;
 use crate::request::HeaderMemory;
 use crate::request::body::{Body, Collector, Refusal};
@@ -105,7 +105,7 @@ impl<A: App> Connection<A> {
                 _ if has_rest && self.exchange.is_streaming() => None,
                 Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
                 // The request began in bytes that were kept. A client that has ended its side still waits for the answer.
-                Read::End | Read::Broken if self.exchange.is_streaming() => None,
+                Read::End | Read::Broken if self.exchange.is_streaming() || self.exchange.is_waiting() => None,
                 Read::End | Read::Broken => Some(NextAction::Close),
             },
         }
@@ -126,7 +126,7 @@ impl<A: App> Connection<A> {
         let now = context.thread.clock.now_ms;
         let timeout_ms = self.timeout_ms(context.worker);
         match (step, &self.exchange.state) {
-            (_, ExchangeState::Streaming(_) | ExchangeState::Relayed(_)) => {}
+            (_, ExchangeState::Streaming(_) | ExchangeState::Relayed(_) | ExchangeState::Waiting(_)) => {}
             (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.body_timeout.until_ms(),
             (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
                 self.deadline_ms = now + timeout_ms
@@ -248,8 +248,10 @@ impl<A: App> Connection<A> {
         passage: Option<Box<Passage>>,
         context: &mut Context<'_, A>,
     ) -> Result<ServeStep, Fault> {
-        let served = self.serve(head, bytes, BodySource::Whole(body), passage, context)?;
-        Ok(self.after_answer(served, context))
+        match self.serve(head, bytes, BodySource::Whole(body), passage, context)? {
+            Served::Passed(passage) => Ok(self.wait_for_permit(head, bytes, passage, WaitingBody::Whole, &context.thread.parts)),
+            served => Ok(self.after_answer(served, context)),
+        }
     }
 
     pub(super) fn serve(
@@ -306,7 +308,7 @@ impl<A: App> Connection<A> {
                 let body = BodyStream::collected(self.body_timeout(context.worker));
                 self.leave_to_application(suspended, RequestStream::Body(body), context)
             }
-            // Its body is received next, and nothing was answered.
+            // It is not called yet, and its caller keeps it.
             Served::Passed(_) => ServeStep::More,
             Served::Done { keep } => {
                 // A stream ends with its answer.
@@ -362,28 +364,44 @@ impl<A: App> Connection<A> {
         let mut passage = None;
         if context.worker.gates_bodies() {
             match self.serve(&head, head.bytes.of(input), BodySource::Unread, None, context)? {
+                Served::Passed(passed) if passed.waits() => {
+                    collector.shrink();
+                    let body = WaitingBody::Unread { collector, owes_continue };
+                    let step = self.wait_for_permit(&head, head.bytes.of(input), passed, body, &context.thread.parts);
+                    return Ok((pulled.used, step));
+                }
                 Served::Passed(passed) => passage = Some(passed),
                 served => {
-                    // The rest of the body is not wanted.
-                    let body_timeout = self.body_timeout(context.worker);
-                    self.exchange.unread = Some(Box::new(UnreadBody { body_timeout, owes_continue }));
+                    self.leave_body_unread(owes_continue, context.worker);
                     return Ok((pulled.used, self.after_answer(served, context)));
                 }
             }
         }
-        if owes_continue {
-            let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
-            self.transport.send_aside(&interim.unwrap_or_default());
-        }
-        self.begin_collecting(head, input, collector, passage, context)?;
+        self.send_continue(&head, owes_continue);
+        let bytes = head.bytes.of(input).to_vec();
+        self.begin_collecting(head, bytes, collector, passage, context)?;
         Ok((pulled.used, ServeStep::More))
     }
 
-    /// The rest of a body arrives later.
-    fn begin_collecting(
+    /// Tells the client that its body is wanted, if it waits for that.
+    pub(super) fn send_continue(&mut self, head: &HeadEvent, is_owed: bool) {
+        if is_owed {
+            let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
+            self.transport.send_aside(&interim.unwrap_or_default());
+        }
+    }
+
+    /// The rest of the body is not wanted, because its request was answered without the application.
+    pub(super) fn leave_body_unread(&mut self, owes_continue: bool, worker: &Worker) {
+        let body_timeout = self.body_timeout(worker);
+        self.exchange.unread = Some(Box::new(UnreadBody { body_timeout, owes_continue }));
+    }
+
+    /// The rest of a body arrives later. `bytes` are those of its head.
+    pub(super) fn begin_collecting(
         &mut self,
         head: HeadEvent,
-        input: &[u8],
+        bytes: Vec<u8>,
         mut collector: Collector,
         passage: Option<Box<Passage>>,
         context: &mut Context<'_, A>,
@@ -392,7 +410,6 @@ impl<A: App> Connection<A> {
         body_timeout.wait(true, context.thread.clock.now_ms);
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
-        let bytes = head.bytes.of(input).to_vec();
         let awaited = AwaitedBody::begin(context.thread.slot, context.thread.clock.now_ms, head.head.first_line(&bytes));
         let collecting = Collecting { head, bytes, parts, collector, passage, body_timeout, awaited };
         self.exchange.state = ExchangeState::Collecting(Box::new(collecting));

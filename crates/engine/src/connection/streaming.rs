@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::app::App;
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
-use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, give_up};
+use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, WaitingBody, give_up};
 use crate::logging::counting;
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
@@ -50,11 +50,18 @@ impl<A: App> Connection<A> {
         }
         let mut request_stream = RequestStream::Body(body);
         let served = self.serve(head, bytes, BodySource::Streamed(&mut request_stream), None, context)?;
-        let Served::Ongoing(suspended) = served else {
-            self.exchange.keep_unread(request_stream);
-            return Ok((used, self.after_answer(served, context)));
+        let step = match served {
+            Served::Ongoing(suspended) => self.leave_to_application(suspended, request_stream, context),
+            Served::Passed(passage) => {
+                let body = WaitingBody::Streamed(request_stream);
+                self.wait_for_permit(head, bytes, passage, body, &context.thread.parts)
+            }
+            served => {
+                self.exchange.keep_unread(request_stream);
+                self.after_answer(served, context)
+            }
         };
-        Ok((used, self.leave_to_application(suspended, request_stream, context)))
+        Ok((used, step))
     }
 
     /// The application has kept the exchange and continues by itself.
@@ -189,7 +196,10 @@ impl<A: App> Connection<A> {
 
     /// An ongoing exchange with its own time limits: a WebSocket, a relayed one, or one that is over its time.
     pub(super) fn keeps_its_own_time(&self) -> bool {
-        self.exchange.is_websocket() || self.exchange.is_relayed() || self.exchange.is_over_its_time(now_ms())
+        self.exchange.is_websocket()
+            || self.exchange.is_relayed()
+            || self.exchange.is_waiting()
+            || self.exchange.is_over_its_time(now_ms())
     }
 
     /// The worker stops: a stream is cut off at this time, also one that becomes a stream later.
@@ -240,7 +250,7 @@ impl<A: App> Connection<A> {
         if self.exchange.response.is_finished() {
             let Streaming { request_stream, mut suspended, .. } = *streaming;
             self.exchange.response.notes.note_time(Moment::Returned);
-            suspended.pending = None;
+            (suspended.pending, suspended.permit) = (None, None);
             self.exchange.keep_unread(request_stream);
             self.exchange.state = ExchangeState::Suspended(suspended);
             return None;

@@ -10,6 +10,7 @@ use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::connection::Connection;
 use crate::event_loop::worker_state::{Guard, LeaderState, Shared};
+use crate::exchange::bulkheads::Bulkheads;
 use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, EventSource, Key};
@@ -152,7 +153,8 @@ pub(crate) fn must_look_before<L: Language>(
 }
 
 fn next_look_ms<L: Language>(shared: &Shared<L>, connections: &ConnectionTable<Connection<L::App>>) -> u64 {
-    connections.next_look_ms().min(shared.worker.peer_warnings.due_ms())
+    let permits_ms = shared.worker.bulkheads.map_or(NEVER_MS, Bulkheads::look_ms);
+    connections.next_look_ms().min(shared.worker.peer_warnings.due_ms()).min(permits_ms)
 }
 
 pub(super) fn count_elsewhere<L: Language>(shared: &Shared<L>) {

@@ -21,6 +21,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
 use crate::connection::Connection;
+use crate::exchange::bulkheads::BulkheadLink;
 use crate::exchange::worker::{Worker, WorkerParts};
 use crate::logging::access_log::complain;
 use crate::rate_limits::SharedLimits;
@@ -35,6 +36,7 @@ use crate::scheduling::forecast::{AcceptForecast, PollForecast};
 use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
+use crate::scheduling::waiting_requests::WaitingRequests;
 use crate::services::{SharedCaches, SharedServices};
 use crate::sessions::affinity::SessionLinks;
 use crate::slow::watcher;
@@ -55,6 +57,8 @@ pub struct Assignment {
     pub queue: Option<ConnectionQueue>,
     /// What it shares with others to find the worker that has a session; `None` without `sticky`.
     pub sessions: Option<SessionLinks>,
+    /// What it shares with others to count the requests of bulkheads.
+    pub bulkheads: Vec<BulkheadLink>,
     /// It accepts nothing until the master admits it.
     pub is_held: bool,
     /// The socket of the process that sends spans, if there is one.
@@ -140,6 +144,8 @@ pub(crate) struct Housekeeping {
     pub(crate) descriptors: Descriptors,
     /// The buffer for connections of this worker's sessions; empty without `sticky`.
     pub(crate) session_bytes: Vec<u8>,
+    /// The requests that wait for permits, by the number of their bulkhead. Those without any may be missing.
+    pub(crate) waiting: Vec<WaitingRequests>,
 }
 
 /// The beginning of the worker's last pause.
@@ -189,6 +195,7 @@ impl<L: Language> Shared<L> {
             listeners,
             queue,
             sessions,
+            bulkheads,
             is_held,
             spans,
             signals,
@@ -203,7 +210,7 @@ impl<L: Language> Shared<L> {
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()), rate_limits };
         let worker = Worker::new(
             settings,
-            WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, sessions, spans, services },
+            WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, sessions, bulkheads, spans, services },
         )?;
         Ok(Shared {
             leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),

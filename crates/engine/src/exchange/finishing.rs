@@ -104,7 +104,7 @@ pub fn finish_kept<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
 /// The rest of an exchange whose answer is complete and must be sent, and that will not be counted or logged.
 pub fn keep_unnoted<A: App>(context: &ExchangeContext<'_, A>, answered_by: AnsweredBy) -> Box<Suspended<A::Pending>> {
     let entry = LogEntry { answered_by, ..log_entry(context) };
-    Box::new(Suspended { pending: None, log_entry: entry.kept() })
+    Box::new(Suspended { pending: None, permit: None, log_entry: entry.kept() })
 }
 
 /// Ends an answer without counting or logging it, and without a span. Load balancers send health checks every few seconds, and

@@ -1,30 +1,41 @@
-//! What a request keeps that has passed the rules and is not called yet: its body is still arriving. The rules are walked once,
-//! because some of them count.
+//! What a request keeps that has passed the rules and is not called yet: its body is still arriving, or it waits for a permit of
+//! its bulkhead. The rules are walked once, because some of them count.
 //!
-//! It does not know about sockets or bodies. It runs on the worker thread that read the request.
+//! It does not know about sockets. It runs on the worker thread that read the request.
 
+use crate::exchange::bulkheads::Admission;
 use crate::exchange::routing::Routed;
 use crate::logging::waiting::RequestStart;
+use crate::request::body::Body;
 use crate::response::{ResponseWriter, RoutedChanges};
 
-/// A request that nothing but the application answers.
+/// A request that neither a rule nor a file answers.
 pub struct Passage {
     /// What the rules have decided; `None` if there are no rules.
     pub routed: Option<Routed>,
     /// When the request arrived, if the application is told by this server.
     pub start: Option<RequestStart>,
+    pub admission: Admission,
+    /// The body of a request that waits, if all of it came with its head.
+    pub body: Body,
     changes: RoutedChanges,
 }
 
 impl Passage {
     /// The request will be called later, and its answer begins again then.
-    pub fn of(changes: RoutedChanges, start: Option<RequestStart>) -> Passage {
-        Passage { routed: None, start, changes }
+    pub fn of(changes: RoutedChanges, start: Option<RequestStart>, admission: Admission, body: Body) -> Passage {
+        Passage { routed: None, start, admission, body, changes }
     }
 
-    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided.
-    pub fn resume(self, writer: &mut ResponseWriter<'_>) -> Option<Routed> {
+    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided, and how far the request
+    /// has come.
+    pub fn resume(self, writer: &mut ResponseWriter<'_>) -> (Option<Routed>, Admission) {
         writer.make_changes(self.changes);
-        self.routed
+        (self.routed, self.admission)
+    }
+
+    /// It waits for a permit.
+    pub fn waits(&self) -> bool {
+        matches!(self.admission, Admission::Waits(_))
     }
 }

@@ -24,20 +24,25 @@ use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
+use crate::exchange::bulkheads::{Admission, Permit, RefusedRequest};
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
 use crate::exchange::health::{answer_check, is_check};
 use crate::exchange::passage::Passage;
-use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
+use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans, give};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::Texts;
 use crate::logging::waiting;
+use crate::request::body::Body;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, ResponseWriter};
 use crate::scheduling::phases::Moment;
+
+/// The status in the log of a request whose client has left before it was begun, as in nginx. No client gets it.
+const CLIENT_LEFT: u16 = 499;
 
 /// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
 /// of answers of the connection's session.
@@ -116,11 +121,7 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    let has_passed = passage.is_some();
-    let decided = match passage {
-        None => worker.rules.map(|rules| walk(context, rules, values())),
-        Some(passage) => passage.resume(&mut context.writer),
-    };
+    let (decided, admission) = pass_rules(context, passage, values);
     let routed = decided.as_ref();
     let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
@@ -150,7 +151,7 @@ fn serve_http<A: App>(
         identity,
         ..log_entry(context)
     };
-    let decision = if has_passed { Decision::Passed } else { Decision::Of(routed.and_then(Routed::verdict)) };
+    let decision = Decision::of(routed, admission);
     let served = answer(context, parts, entry, decision, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
@@ -171,14 +172,10 @@ fn serve_variables<A: App>(
     }
     begin(context, wire, facts.head_request, keep_alive);
     let passage = context.passage.take();
+    let count = variables.len();
     let has_passed = passage.is_some();
-    let routed = match passage {
-        None => worker.rules.map(|rules| {
-            let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-            walk(context, rules, values)
-        }),
-        Some(passage) => passage.resume(&mut context.writer),
-    };
+    let values = VariableValues { bytes, variables: &variables, worker: worker.number };
+    let (routed, admission) = pass_rules(context, passage, || values);
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -221,8 +218,10 @@ fn serve_variables<A: App>(
     };
     let VariableFacts { method, uri, .. } = facts;
     let parts = RequestParts(Parts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri }));
-    let decision = if has_passed { Decision::Passed } else { Decision::Of(routed.as_ref().and_then(Routed::verdict)) };
+    let decision = Decision::of(routed.as_ref(), admission);
     let served = answer(context, parts, entry, decision, (source, handshake));
+    // Those that rules have set are not in the bytes that a request keeps which is called later.
+    variables.truncate(count);
     context.thread.parts.variables = variables;
     Ok(served.with_rules(routed))
 }
@@ -266,6 +265,23 @@ fn handshake_of_fields<A: App>(
     Ok(handshake)
 }
 
+/// Walks the rules if there are any, unless the request has passed them before. Returns what they have decided, and how far a
+/// request that has passed them has come.
+#[inline(always)]
+fn pass_rules<A: App, V: Values>(
+    context: &mut ExchangeContext<'_, A>,
+    passage: Option<Box<Passage>>,
+    values: impl FnOnce() -> V,
+) -> (Option<Routed>, Option<Admission>) {
+    match passage {
+        None => (context.worker.rules.map(|rules| walk(context, rules, values())), None),
+        Some(passage) => {
+            let (routed, admission) = passage.resume(&mut context.writer);
+            (routed, Some(admission))
+        }
+    }
+}
+
 /// Walks the rules; slow work in them runs without the language.
 fn walk<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Routed {
     let app = RefCell::new(&mut *context.app);
@@ -292,8 +308,18 @@ fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnc
 enum Decision<'a> {
     /// A rule's decision, if there is one.
     Of(Option<&'a Verdict>),
-    /// Neither a rule nor a file answers it, as was found before its body was read.
-    Passed,
+    /// Neither a rule nor a file answers it, as was found before its body was read, or before it waited.
+    Passed(Admission),
+}
+
+impl<'a> Decision<'a> {
+    #[inline(always)]
+    fn of(routed: Option<&'a Routed>, admission: Option<Admission>) -> Decision<'a> {
+        match admission {
+            None => Decision::Of(routed.and_then(Routed::verdict)),
+            Some(admission) => Decision::Passed(admission),
+        }
+    }
 }
 
 /// Answers a valid request: by a route, a file or the application. Inlined, because otherwise the request would be moved once
@@ -323,25 +349,68 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
-    if let Decision::Of(verdict) = decision
-        && context.worker.has_own_answers
-        && let Some(answered_by) = serve_directly(context, &request, verdict)
-    {
-        entry.answered_by = answered_by;
-        return resolve(context, Outcome::Finished, entry);
-    }
-    if is_unread {
-        return Served::Passed(pass(context));
-    }
+    let admission = match decision {
+        Decision::Of(verdict) => {
+            if context.worker.has_own_answers
+                && let Some(answered_by) = serve_directly(context, &request, verdict)
+            {
+                entry.answered_by = answered_by;
+                return resolve(context, Outcome::Finished, entry, None);
+            }
+            match context.worker.bulkheads {
+                None => Admission::Free,
+                Some(bulkheads) => bulkheads.admit(path_of(&request), context.thread.clock.now_ms),
+            }
+        }
+        Decision::Passed(admission) => admission,
+    };
+    let permit = match admission {
+        Admission::Free if is_unread => return pass(context, Admission::Free, Body::Empty),
+        Admission::Free => None,
+        Admission::Permitted(permit) if is_unread => return pass(context, Admission::Permitted(permit), Body::Empty),
+        Admission::Permitted(permit) => Some(permit),
+        Admission::Waits(ticket) => return pass(context, Admission::Waits(ticket), std::mem::take(&mut request.body)),
+        Admission::Refused(refusal) => {
+            refuse(context, &refusal);
+            entry.answered_by = AnsweredBy::Route;
+            return resolve(context, Outcome::Finished, entry, None);
+        }
+        Admission::Left => {
+            context.writer.answer(CLIENT_LEFT, "Client Closed Request", "");
+            entry.answered_by = AnsweredBy::Route;
+            return resolve(context, Outcome::Finished, entry, None);
+        }
+    };
     let outcome = call(context, &mut request, &mut entry);
-    resolve(context, outcome, entry)
+    resolve(context, outcome, entry, permit)
+}
+
+/// The path for which a request looks for its bulkhead.
+fn path_of<'a, Memo>(request: &'a Request<'_, Memo>) -> &'a [u8] {
+    match &request.parts.0 {
+        Parts::Http(http) => http.path,
+        Parts::Variables(variables) => {
+            let paths = variables.pairs().filter(|(name, _)| *name == b"PATH_INFO");
+            paths.last().map_or(&b""[..], |(_, path)| path)
+        }
+    }
+}
+
+/// Answers a request that its bulkhead refuses.
+#[cold]
+fn refuse<A: App>(context: &mut ExchangeContext<'_, A>, refused: &RefusedRequest) {
+    let (answer, name, line) = refused.answer();
+    give(&answer, context.worker.rules, &mut context.writer);
+    if let Some(line) = context.worker.peer_warnings.note("a bulkhead", name, context.thread.clock.now_ms, || line) {
+        complain(context.worker.number, &line);
+    }
 }
 
 /// The application is called later. The answer that has begun gives its buffers back.
-fn pass<A: App>(context: &mut ExchangeContext<'_, A>) -> Box<Passage> {
+fn pass<A: App>(context: &mut ExchangeContext<'_, A>, admission: Admission, body: Body) -> Served<A::Pending> {
     let changes = context.writer.take_changes();
     context.thread.buffers.keep(context.writer.end());
-    Box::new(Passage::of(changes, context.start))
+    Served::Passed(Box::new(Passage::of(changes, context.start, admission, body)))
 }
 
 fn call<A: App>(
@@ -424,7 +493,11 @@ pub fn resume_response<A: App>(
         note_return(&outcome, &mut context.writer);
         context.thread.clock.tick();
         let entry = suspended.log_entry.entry();
-        suspended.pending = conclude(context, outcome, &entry);
+        let pending = conclude(context, outcome, &entry);
+        if pending.is_none() {
+            suspended.permit = None;
+        }
+        suspended.pending = pending;
         if suspended.pending.is_some() && context.writer.is_full() {
             return Served::Blocked(suspended);
         }
@@ -511,6 +584,7 @@ fn resolve<A: App>(
     context: &mut ExchangeContext<'_, A>,
     outcome: Outcome<A::Pending>,
     mut entry: LogEntry<'_>,
+    permit: Option<Permit>,
 ) -> Served<A::Pending> {
     if let Outcome::Ongoing(pending) = outcome {
         counting::count_taken(&context.thread.slot.tally);
@@ -519,9 +593,11 @@ fn resolve<A: App>(
             slow.keep(entry.recorded, thread, context.app.enter().address_of(&pending));
         }
         entry.answered_by = AnsweredBy::AsynchronousApplication;
-        return Served::Ongoing(Box::new(Suspended { pending: Some(pending), log_entry: entry.kept() }));
+        return Served::Ongoing(Box::new(Suspended { pending: Some(pending), permit, log_entry: entry.kept() }));
     }
     let pending = conclude(context, outcome, &entry);
+    // The client may still read the answer of an application that has ended.
+    let permit = permit.filter(|_| pending.is_some());
     if pending.is_none() {
         match advance(context) {
             Progress::Done => return finish_line(context, &entry),
@@ -532,7 +608,7 @@ fn resolve<A: App>(
             Progress::Blocked => {}
         }
     }
-    let suspended = Box::new(Suspended { pending, log_entry: entry.kept() });
+    let suspended = Box::new(Suspended { pending, permit, log_entry: entry.kept() });
     // The socket may have become writable while the application ran. A suspended response is retried once, because an
     // edge-triggered poll does not report the same event twice.
     if suspended.pending.is_some() { resume_response(context, suspended) } else { Served::Blocked(suspended) }

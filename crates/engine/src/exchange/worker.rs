@@ -19,6 +19,7 @@ use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use crate::app::App;
 use crate::app_thread::AppThread;
 use crate::exchange::availability::{Availability, Service};
+use crate::exchange::bulkheads::{BulkheadLink, Bulkheads};
 use crate::exchange::leaks::{Leaks, Watched};
 use crate::exchange::routing::Rules;
 use crate::exchange::spans::SpanSender;
@@ -81,6 +82,8 @@ pub struct Worker {
     pub availability: Availability,
     /// Which worker has the session of a request; `None` without `sticky`, and if there is one worker.
     pub affinity: Option<&'static Affinity>,
+    /// Limits of how many requests are in progress; `None` without `bulkhead`.
+    pub bulkheads: Option<&'static Bulkheads>,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
 }
@@ -96,6 +99,7 @@ pub struct WorkerParts {
     pub ticket_keys: Option<TicketKeys>,
     /// What it shares with others to find the worker that has a session.
     pub sessions: Option<SessionLinks>,
+    pub bulkheads: Vec<BulkheadLink>,
     /// The socket of the process that sends spans, if there is one.
     pub spans: Option<OwnedFd>,
     pub services: SharedServices,
@@ -105,7 +109,7 @@ impl Worker {
     /// # Errors
     /// The row is not in the scoreboard, a certificate can't be loaded, or a rule is invalid.
     pub fn new(settings: Settings, parts: WorkerParts) -> io::Result<Worker> {
-        let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, sessions, spans, services } = parts;
+        let WorkerParts { number, row_number, scoreboard, listeners, ticket_keys, sessions, bulkheads, spans, services } = parts;
         let no_row = || io::Error::other(format!("row {row_number} is not in the scoreboard"));
         let rules = Rules::of(&settings, services)?;
         let files = files_of(&settings, rules, number);
@@ -147,6 +151,7 @@ impl Worker {
             requests_elsewhere: 0.into(),
             availability: Availability::default(),
             affinity,
+            bulkheads: Bulkheads::of(&settings.answering.bulkheads, bulkheads, row_number, number)?,
             held_answers: Arc::default(),
             settings,
         })
@@ -172,10 +177,10 @@ impl Worker {
         self.settings.answering.health_path.is_some()
     }
 
-    /// Rules are walked before a body is read.
+    /// Rules and bulkheads decide about a request before its body is read.
     #[inline(always)]
     pub fn gates_bodies(&self) -> bool {
-        self.rules.is_some_and(Rules::come_before_bodies)
+        self.bulkheads.is_some() || self.rules.is_some_and(Rules::come_before_bodies)
     }
 
     /// Whether connections of a listener are accepted for checks alone: their first request can be seen without reading it.

@@ -170,6 +170,11 @@ impl Collector {
         Ok(())
     }
 
+    /// The rest of the body is not read yet: the part that is here takes only the memory that it needs.
+    pub fn shrink(&mut self) {
+        self.memory.shrink_to_fit();
+    }
+
     /// Whether this many more bytes will go to the disk, as far as can be predicted: a slow operation.
     pub fn will_spill(&self, bytes: usize) -> bool {
         self.memory.len() + bytes > self.limits.memory_bytes

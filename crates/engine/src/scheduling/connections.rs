@@ -39,6 +39,8 @@ pub enum EventSource {
     Sessions,
     /// uWSGI's signals wait for a handler.
     Signals,
+    /// A permit of a bulkhead was given back.
+    Bulkheads,
     Connection(Key),
     /// The other end of the exchange that this connection relays.
     Relay(Key),
@@ -48,12 +50,13 @@ pub enum EventSource {
 const OF_RELAY: u64 = 1 << 31;
 
 /// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, the signals, the connections of
-/// sessions, and from the other end the control socket, then listeners counted downwards.
+/// sessions, the bells of bulkheads, and from the other end the control socket, then listeners counted downwards.
 const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
 const BELL: u64 = FIRST_SPECIAL + 1;
 const QUEUE: u64 = FIRST_SPECIAL + 2;
 const SIGNALS: u64 = FIRST_SPECIAL + 3;
 const SESSIONS: u64 = FIRST_SPECIAL + 4;
+const BULKHEADS: u64 = FIRST_SPECIAL + 5;
 const CONTROL: u64 = u64::MAX;
 
 impl Key {
@@ -63,6 +66,7 @@ impl Key {
     pub const QUEUE: Key = Key(QUEUE);
     pub const SIGNALS: Key = Key(SIGNALS);
     pub const SESSIONS: Key = Key(SESSIONS);
+    pub const BULKHEADS: Key = Key(BULKHEADS);
 
     pub fn listener(number: usize) -> Key {
         Key(CONTROL - 1 - number as u64)
@@ -76,6 +80,7 @@ impl Key {
             QUEUE => EventSource::Queue,
             SIGNALS => EventSource::Signals,
             SESSIONS => EventSource::Sessions,
+            BULKHEADS => EventSource::Bulkheads,
             special if special >= FIRST_SPECIAL => EventSource::Listener((CONTROL - 1 - special) as usize),
             _ if self.0 & OF_RELAY != 0 => EventSource::Relay(Key(self.0 & !OF_RELAY)),
             _ => EventSource::Connection(self),
@@ -349,9 +354,17 @@ impl<C> ConnectionTable<C> {
                 Some(_) => self.ready.push_back(Place::One(key)),
                 None => {}
             },
-            EventSource::Listener(_) | EventSource::Queue | EventSource::Sessions | EventSource::Signals
+            EventSource::Listener(_)
+            | EventSource::Queue
+            | EventSource::Sessions
+            | EventSource::Signals
+            | EventSource::Bulkheads
                 if self.queued_listeners.contains(&key) => {}
-            EventSource::Listener(_) | EventSource::Queue | EventSource::Sessions | EventSource::Signals => {
+            EventSource::Listener(_)
+            | EventSource::Queue
+            | EventSource::Sessions
+            | EventSource::Signals
+            | EventSource::Bulkheads => {
                 self.queued_listeners.push(key);
                 self.ready.push_back(Place::One(key));
             }

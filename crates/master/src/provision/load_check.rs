@@ -145,6 +145,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         reader_secret: 0,
         connection_queue: None,
         sessions: None,
+        bulkheads: Vec::new(),
         listeners: Vec::new(),
         package_directory: None,
     };

@@ -20,7 +20,7 @@ mod store_files;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use bolide_contract::boot::{Boot, SessionFiles};
+use bolide_contract::boot::{Boot, BulkheadFiles, SessionFiles};
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::order_pair;
 use bolide_contract::settings::Settings;
@@ -35,6 +35,7 @@ use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::reader_permit::ReaderPermit;
 use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::processes::{environment, process_attributes};
+use bolide_supervision::sockets::bulkheads::{Bulkheads, HandedBulkhead};
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::sessions::Sessions;
@@ -67,6 +68,7 @@ pub struct Provision {
     memory: OwnedFd,
     connection_queue: ConnectionQueue,
     sessions: Sessions,
+    bulkheads: Bulkheads,
     /// The memory file of the count of lost lines.
     log_losses: OwnedFd,
     /// In development: see [`error_report::error_page`].
@@ -150,6 +152,7 @@ impl Provision {
             memory,
             connection_queue,
             sessions,
+            bulkheads: Bulkheads::default(),
             log_losses,
             error_page,
             room,
@@ -353,6 +356,28 @@ impl Provision {
         self.sessions.prepare(settings)
     }
 
+    /// Takes over what the previous master has handed, and makes the bulkheads that are missing.
+    ///
+    /// # Errors
+    /// No memory or no descriptors are left.
+    pub fn take_bulkheads(&mut self, handed: Vec<HandedBulkhead>) -> io::Result<()> {
+        self.bulkheads.take_handed(handed);
+        self.bulkheads.prepare(&self.settings)
+    }
+
+    /// Makes the bulkheads that the coming settings need.
+    ///
+    /// # Errors
+    /// No memory or no descriptors are left.
+    pub fn prepare_bulkheads(&mut self) -> io::Result<()> {
+        let settings = self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings);
+        self.bulkheads.prepare(settings)
+    }
+
+    pub fn bulkheads(&self) -> &Bulkheads {
+        &self.bulkheads
+    }
+
     /// Makes the socket for spans if the coming settings need it.
     ///
     /// # Errors
@@ -386,6 +411,7 @@ impl Provision {
         let listeners = std::mem::replace(&mut self.listeners, coming.listeners);
         let memories = std::mem::replace(&mut self.memories, coming.memories);
         let dropped = self.message_queues.keep_for(&self.settings);
+        self.bulkheads.keep_for(&self.settings);
         let program = std::mem::replace(&mut self.program, coming.program);
         let troubles = self.listeners.adjust(&settings.listeners, &self.settings.listeners, self.privileges.as_ref());
         let not_taken = environment::take(&self.settings.application, self.privileges.is_some());
@@ -436,14 +462,13 @@ impl Provision {
         let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
         inherited.extend(memories.descriptors());
         inherited.extend(self.message_queues.descriptors());
-        let spans = self.span_socket.put(settings);
-        inherited.extend(spans);
-        let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
-        inherited.extend(error_page);
+        let (spans, error_page) = (self.span_socket.put(settings), self.error_page.as_ref().map(AsRawFd::as_raw_fd));
+        inherited.extend(spans.into_iter().chain(error_page));
         let connection_queue = self.connection_queue.descriptors();
         inherited.extend(connection_queue);
-        let sessions = self.sessions.files(settings, side);
+        let (sessions, bulkheads) = (self.sessions.files(settings, side), self.bulkheads.files(settings));
         inherited.extend(sessions.iter().flat_map(SessionFiles::descriptors));
+        inherited.extend(bulkheads.iter().flat_map(BulkheadFiles::descriptors));
         let own = [far.as_raw_fd(), self.memory.as_raw_fd(), self.log_losses.as_raw_fd(), note.descriptor()];
         inherited.extend(own.into_iter().chain(log).chain(ticket_keys));
         let at_terminal = may_be_debugged(settings);
@@ -471,6 +496,7 @@ impl Provision {
             no_generation_serves,
             connection_queue: Some(connection_queue),
             sessions,
+            bulkheads,
             reader_secret: self.reader_permit.secret(),
             listeners: descriptors,
             package_directory: self.program().package_directory.as_ref().map(|path| path.to_string_lossy().into_owned()),

@@ -214,7 +214,8 @@ impl Reporting {
         self.memory.fill(&mut snapshot, now_ms);
         let groups = &view.provision.settings().statistics.groups;
         let groups = groups.iter().map(|group| group.name.clone()).collect();
-        Facts { snapshot, measured: view.measured(), groups }
+        let bulkheads = view.provision.bulkheads().counts(view.provision.settings());
+        Facts { snapshot, measured: view.measured(), groups, bulkheads }
     }
 
     /// Returns when it must be called next.

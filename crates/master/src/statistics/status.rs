@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
+use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::{InFlight, Row, SessionResult};
 use bolide_services::statistics::{CacheFacts, LogFacts, RateLimitFacts, Snapshot};
@@ -134,6 +135,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "engines": engines(view, now_ms),
         "publish": publish(view),
         "sticky": sticky(view),
+        "bulkheads": bulkheads(view),
         "signals": view.signaling.described(now_ms),
     })
 }
@@ -256,6 +258,22 @@ fn sticky(view: View<'_>) -> Value {
     }
     let work = view.total_work();
     Value::from_iter(SessionResult::ALL.map(|result| (result.name(), work.sessions[result as usize])))
+}
+
+/// Returns an entry for each bulkhead.
+fn bulkheads(view: View<'_>) -> Vec<Value> {
+    let entry = |(name, counts): (String, BulkheadCounts)| {
+        let BulkheadCounts { in_flight, waiting, passed, refused_at_once, refused_later } = counts;
+        json!({
+            "name": name,
+            "in_flight": in_flight,
+            "waiting": waiting,
+            "passed": passed,
+            "refused_by_queue": refused_at_once,
+            "refused_by_wait": refused_later,
+        })
+    };
+    view.provision.bulkheads().counts(view.provision.settings()).into_iter().map(entry).collect()
 }
 
 /// Returns the entry of a helper, `None` for other children.

@@ -1,6 +1,9 @@
 //! The ends of processes: which child has exited, and what follows for its generation, its number and the instance. It continues
 //! the supervisor and starts nothing itself: the next comparison with the wanted state does. The master runs it.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_scoreboard::bulkheads::Holder;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::oom_kills::KernelKill;
@@ -121,6 +124,10 @@ impl Supervisor {
             self.roll_back(&why, now);
         }
         let kind = end.kind();
+        if let Some(held) = self.children.scoreboard().row(row) {
+            let pid = held.pid.load(Relaxed);
+            self.provision.bulkheads().free(Holder { row: u16::try_from(row).unwrap_or(u16::MAX), pid });
+        }
         self.children.close_row(row, Some(number));
         self.children.count_end(kind);
         let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);

@@ -147,6 +147,9 @@ impl Supervisor {
                 if let Err(error) = self.provision.prepare_sessions() {
                     log_sink::line(&format!("reload: workers can't share the owners of sessions (sticky): {error}"));
                 }
+                if let Err(error) = self.provision.prepare_bulkheads() {
+                    log_sink::line(&format!("reload: there is no memory for bulkheads: {error}"));
+                }
                 if let Err(error) = self.provision.prepare_span_socket() {
                     log_sink::line(&format!("reload: there is no socket for spans: {error}"));
                 }

@@ -217,6 +217,8 @@ struct Served {
     compiled: CompiledRules,
     /// Where `sticky` was configured.
     sticky: Option<Location>,
+    /// Where each `bulkhead` was configured.
+    bulkheads: Vec<Location>,
     files: Option<Files>,
     script: Option<Helper>,
     is_jailed: bool,
@@ -246,6 +248,7 @@ impl Served {
             answering::health::warn_of_hidden(path, &answering.routes, &files, context);
         }
         let sticky = answering.sticky_location.take();
+        let bulkheads = answering.bulkheads.iter().map(|(_, location)| location.clone()).collect();
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
@@ -276,6 +279,7 @@ impl Served {
             answering,
             compiled,
             sticky,
+            bulkheads,
             files,
             script,
             is_jailed,
@@ -393,6 +397,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     if let Some(location) = &served.sticky {
         answering::sticky::check(location, &settings, context);
     }
+    answering::bulkheads::check(&served.bulkheads, &settings, context);
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }

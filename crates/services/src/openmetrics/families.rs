@@ -1,5 +1,6 @@
 //! The families that uwsgi-exporter does not have: what Bolide knows of its requests and of itself. The master runs it.
 
+use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::census::{ConnectionKind, STATES};
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TlsFailure};
@@ -72,6 +73,22 @@ pub const FAMILIES: &[Family] = families![
     /// to it, by the worker that has `learned` their session from them, or `not_moved` to the worker that has it because that
     /// was not possible.
     ("bolide_sticky_requests_total", Counter, &["result"], sticky),
+    /// Requests of each `bulkhead` that the application has at present.
+    ("bolide_bulkhead_requests_in_flight", Gauge, &["name"],
+        |facts, samples| of_bulkheads(facts, |name, counts| samples(&[name], counts.in_flight.into()))),
+    /// Requests of each `bulkhead` that wait for others to end.
+    ("bolide_bulkhead_requests_waiting", Gauge, &["name"],
+        |facts, samples| of_bulkheads(facts, |name, counts| samples(&[name], counts.waiting.into()))),
+    /// Requests of each `bulkhead` that were handed to the application.
+    ("bolide_bulkhead_passed_total", Counter, &["name"],
+        |facts, samples| of_bulkheads(facts, |name, counts| samples(&[name], counts.passed.into()))),
+    /// Requests of each `bulkhead` that got 503: the `queue` was full, or they had waited for as long as `wait` allows.
+    ("bolide_bulkhead_rejected_total", Counter, &["name", "reason"], |facts, samples| {
+        of_bulkheads(facts, |name, counts| {
+            samples(&[name, "queue"], counts.refused_at_once.into());
+            samples(&[name, "wait"], counts.refused_later.into());
+        });
+    }),
     /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),
     /// Threads of workers by state.
@@ -226,6 +243,10 @@ fn sticky(facts: &Facts, samples: &mut Samples<'_>) {
     if counts.iter().any(|(_, count)| *count > 0) {
         counts.into_iter().for_each(|(result, count)| samples(&[result.name()], count.into()));
     }
+}
+
+fn of_bulkheads(facts: &Facts, mut take: impl FnMut(&str, &BulkheadCounts)) {
+    facts.bulkheads.iter().for_each(|(name, counts)| take(name, counts));
 }
 
 fn client_errors(facts: &Facts, samples: &mut Samples<'_>) {

@@ -29,6 +29,7 @@ fn table() -> String {
 
 #[cfg(test)]
 mod tests {
+    use bolide_scoreboard::bulkheads::BulkheadCounts;
     use bolide_scoreboard::coarse_histogram::COARSE_BUCKETS;
     use bolide_scoreboard::meters::MAX_GROUPS;
 
@@ -87,6 +88,7 @@ mod tests {
             durations.counts[3] = 1;
         }
         measured.group_durations = vec![[1; COARSE_BUCKETS]; MAX_GROUPS + 1];
+        facts.bulkheads = vec![("reports".to_owned(), BulkheadCounts::default())];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
         facts.snapshot.workers[0].cores[0].work.sessions[0] = 1;
         for family in families() {

@@ -1,6 +1,7 @@
 //! Sockets of a supervising process: for listening, for control and statistics, and for upgrades.
 
 pub mod accepted;
+pub mod bulkheads;
 pub mod control_socket;
 pub mod endpoint;
 pub mod listen_queue;

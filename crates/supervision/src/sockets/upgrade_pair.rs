@@ -12,6 +12,7 @@ use bolide_contract::succession::{HandedQueue, HandedSocket, Step, Succession, V
 use nix::unistd::Pid;
 
 use crate::polling::Source;
+use crate::sockets::bulkheads::HandedBulkhead;
 use crate::system;
 
 /// Bytes of a successor's failure message.
@@ -159,6 +160,8 @@ pub struct Inheritance {
     pub connection_queue: Option<(HandedQueue, OwnedFd, OwnedFd)>,
     /// The memory of the keys that seal session tickets and the cookie of `sticky`.
     pub ticket_keys: Option<OwnedFd>,
+    /// The permits of bulkheads.
+    pub bulkheads: Vec<HandedBulkhead>,
 }
 
 /// An event of the previous master.
@@ -223,6 +226,11 @@ impl Inheritance {
             message_queues: handed.message_queues.into_iter().filter_map(queue).collect(),
             connection_queue: handed.connection_queue.and_then(|queue| Some((queue, take(queue.put)?, take(queue.take)?))),
             ticket_keys: handed.ticket_keys.and_then(take),
+            bulkheads: handed
+                .bulkheads
+                .into_iter()
+                .filter_map(|files| Some((files.name, take(files.memory)?, take(files.bell)?)))
+                .collect(),
         })
     }
 }

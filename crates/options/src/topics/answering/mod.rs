@@ -1,6 +1,7 @@
 //! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
 //! configuration.
 
+pub mod bulkheads;
 pub mod health;
 pub mod named_files;
 pub mod rate_limit;
@@ -188,6 +189,23 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: rate-limit = 60/m
     ///          rate-limit = name=login,route=^/login$,rate=10/m,burst=5
     list("rate-limit", Setting::By(add_route)).reach(Reach::Application),
+    /// Limit how many requests of some routes are in progress, in all workers together, so that slow pages leave threads for the
+    /// others. `name` is for the log and the metrics. `route` is a regular expression for the path, after the rules of `route`.
+    /// A request belongs to the first bulkhead that matches. `max` (1 to 1,024) is the number of requests that the application
+    /// has at the same time. More requests wait in the order of their arrival, up to `queue` (default: 100), and for up to
+    /// `wait` (default: `5s`). They have no thread, and their bodies are not read. The others get 503 with `Retry-After`.
+    /// Health checks, static files and answers of rules do not count.
+    /// Example: processes = 4
+    ///          bulkhead = name=reports,route=^/reports,max=2,queue=20,wait=5s
+    list(
+        "bulkhead",
+        set!(|draft, _, pair| {
+            let answering = draft.of::<AnsweringDraft>();
+            bulkheads::add(&mut answering.bulkheads, pair)?
+        }),
+    )
+    .takes(Value::Form("keys and values"), "none")
+    .reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
@@ -283,7 +301,8 @@ impl AnsweringDraft {
             context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
         let routes = routes.unwrap_or_default();
-        let mut answering = Answering { checked_cache, ..self.answering };
+        let bulkheads = self.bulkheads.into_iter().map(|(bulkhead, _)| bulkhead).collect();
+        let mut answering = Answering { checked_cache, bulkheads, ..self.answering };
         for (_, page) in &mut answering.error_pages {
             *page = context.absolute(&page);
         }
@@ -377,4 +396,5 @@ pub struct AnsweringDraft {
     pub has_types: bool,
     /// Where `sticky` was configured first.
     pub sticky_location: Option<Location>,
+    pub bulkheads: Vec<bulkheads::LocatedBulkhead>,
 }

@@ -1,0 +1,141 @@
+//! A connection whose request waits for a permit of its bulkhead (`bulkhead`). It keeps the head and what came with it, and does
+//! not read. The loop gives it a permit, or its time ends, or its client leaves.
+//!
+//! It does not know about the poll or other connections. The thread that attends to the connection runs it.
+
+use bolide_protocol::Fault;
+use bolide_protocol::session::{HeadEvent, HeadParts};
+
+use super::steps::{NextAction, ServeStep};
+use super::{Connection, Link};
+use crate::app::App;
+use crate::exchange::bulkheads::{Admission, Permit, Ticket};
+use crate::exchange::context::Context;
+use crate::exchange::passage::Passage;
+use crate::exchange::{BodySource, ExchangeState, Served, Waiting, WaitingBody};
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::sockets::socket;
+
+impl<A: App> Connection<A> {
+    /// Leaves a request until its bulkhead has a permit for it.
+    pub(super) fn wait_for_permit(
+        &mut self,
+        head: &HeadEvent,
+        bytes: &[u8],
+        passage: Box<Passage>,
+        body: WaitingBody,
+        parts: &HeadParts,
+    ) -> ServeStep {
+        let (head, bytes, parts) = (head.clone(), bytes.to_vec(), parts.clone());
+        self.deadline_ms = NEVER_MS;
+        self.exchange.state = ExchangeState::Waiting(Box::new(Waiting { head, bytes, parts, passage, body, is_listed: false }));
+        ServeStep::Parked
+    }
+
+    /// Continues with a request that has waited. `None`: its state has changed, continue.
+    pub(super) fn go_on_waiting(&mut self, mut waiting: Box<Waiting>, context: &mut Context<'_, A>) -> Option<NextAction> {
+        let now_ms = context.thread.clock.now_ms;
+        let admission = std::mem::replace(&mut waiting.passage.admission, Admission::Left);
+        waiting.passage.admission = match admission {
+            _ if self.client_has_left() => {
+                self.transport.is_broken = true;
+                Admission::Left
+            }
+            Admission::Waits(ticket) if ticket.until_ms() <= now_ms => ticket.refused(),
+            Admission::Waits(ticket) => {
+                waiting.passage.admission = Admission::Waits(ticket);
+                self.exchange.state = ExchangeState::Waiting(waiting);
+                return Some(NextAction::Wait);
+            }
+            other => other,
+        };
+        let Waiting { head, bytes, parts, passage, body, .. } = *waiting;
+        context.thread.parts = parts;
+        let step = self.go_on_with(head, bytes, passage, body, context).unwrap_or_else(|fault| {
+            self.refuse(fault, &[], context);
+            ServeStep::Linger
+        });
+        match step {
+            ServeStep::Blocked => Some(self.wait_for_client()),
+            ServeStep::Close => Some(self.close_or_linger(context)),
+            ServeStep::Linger => Some(self.begin_linger(context)),
+            _ => {
+                if self.exchange.is_idle() {
+                    self.deadline_ms = now_ms + context.worker.settings.limits.keepalive_ms;
+                }
+                None
+            }
+        }
+    }
+
+    /// Serves a request that does not wait any more, as far as its body is here.
+    fn go_on_with(
+        &mut self,
+        head: HeadEvent,
+        bytes: Vec<u8>,
+        mut passage: Box<Passage>,
+        body: WaitingBody,
+        context: &mut Context<'_, A>,
+    ) -> Result<ServeStep, Fault> {
+        match body {
+            WaitingBody::Whole => {
+                let body = std::mem::take(&mut passage.body);
+                let served = self.serve(&head, &bytes, BodySource::Whole(body), Some(passage), context)?;
+                Ok(self.after_answer(served, context))
+            }
+            WaitingBody::Unread { collector, owes_continue } => {
+                if matches!(passage.admission, Admission::Permitted(_)) {
+                    self.send_continue(&head, owes_continue);
+                    self.begin_collecting(head, bytes, collector, Some(passage), context)?;
+                    return Ok(ServeStep::More);
+                }
+                let served = self.serve(&head, &bytes, BodySource::Unread, Some(passage), context)?;
+                self.leave_body_unread(owes_continue, context.worker);
+                Ok(self.after_answer(served, context))
+            }
+            WaitingBody::Streamed(mut request_stream) => {
+                let source = BodySource::Streamed(&mut request_stream);
+                match self.serve(&head, &bytes, source, Some(passage), context)? {
+                    Served::Ongoing(suspended) => Ok(self.leave_to_application(suspended, request_stream, context)),
+                    served => {
+                        self.exchange.keep_unread(request_stream);
+                        Ok(self.after_answer(served, context))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The client has reset the connection or the stream. One that has only ended its side still waits for its answer.
+    fn client_has_left(&self) -> bool {
+        match self.link {
+            Link::Stream { .. } => self.transport.is_broken,
+            Link::Socket { .. } | Link::Multiplexed(_) => self.peer_has_ended && socket::has_hung_up(self.socket()),
+        }
+    }
+
+    /// The place of its request among those that wait for a permit.
+    pub fn ticket(&self) -> Option<&Ticket> {
+        match &self.exchange.state {
+            ExchangeState::Waiting(waiting) => waiting.ticket(),
+            _ => None,
+        }
+    }
+
+    /// The loop knows that its request waits. Returns whether it knew before.
+    pub fn note_listed(&mut self) -> bool {
+        match &mut self.exchange.state {
+            ExchangeState::Waiting(waiting) => std::mem::replace(&mut waiting.is_listed, true),
+            _ => true,
+        }
+    }
+
+    /// Its request gets a permit. One that does not wait any more gives it back.
+    pub fn grant(&mut self, permit: Permit) {
+        if let ExchangeState::Waiting(waiting) = &mut self.exchange.state
+            && waiting.passage.waits()
+        {
+            waiting.passage.admission = Admission::Permitted(permit);
+        }
+    }
+}

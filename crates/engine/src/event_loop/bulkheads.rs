@@ -1,0 +1,125 @@
+//! Requests that wait for a permit of their bulkhead. Each worker knows its own, in the order in which they came. A permit that
+//! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it.
+//!
+//! It does not know about requests. The threads that attend to connections run it with the table locked.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_scoreboard::bulkheads::Holder;
+use nix::sys::epoll::{EpollEvent, EpollFlags};
+
+use crate::app::{App, Language};
+use crate::connection::Connection;
+use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::exchange::bulkheads::Bulkhead;
+use crate::logging::access_log::complain;
+use crate::scheduling::connections::Key;
+use crate::scheduling::waiting_requests::WaitingRequests;
+
+/// What the first of a list needs.
+enum First {
+    /// Its request waits since this time.
+    Waits { key: Key, since_ms: u64 },
+    /// A thread attends to it, and looks for a permit when it puts it back.
+    Away,
+}
+
+/// A connection is back whose request waits for a permit: it is put at the end of the list if it is not there, and permits are
+/// looked for, because one may have been given back before the request had its place.
+pub(crate) fn note_waiting<L: Language>(
+    shared: &Shared<L>,
+    key: Key,
+    number: usize,
+    state: &mut LeaderState<L::App>,
+    now_ms: u64,
+) {
+    let Some(bulkhead) = shared.worker.bulkheads.and_then(|bulkheads| bulkheads.list().get(number)) else { return };
+    let mut was_listed = true;
+    let is_here = state.connections.change(key, |connection| {
+        was_listed = connection.note_listed();
+        connection.due_ms()
+    });
+    if is_here && !was_listed {
+        let lists = &mut state.housekeeping.waiting;
+        if lists.len() <= number {
+            lists.resize_with(number + 1, WaitingRequests::default);
+        }
+        let list = &mut lists[number];
+        list.keys.push_back(key);
+        if !list.is_watched {
+            // Edge-triggered: each ring is reported once, so the counter is never read.
+            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, Key::BULKHEADS.0);
+            match shared.poll.add(bulkhead.bell(), event) {
+                Ok(()) => list.is_watched = true,
+                Err(errno) => complain(shared.worker.number, &format!("can't watch for permits of a bulkhead: {errno}")),
+            }
+        }
+    }
+    give_permits_of(shared, bulkhead, state, now_ms);
+}
+
+/// Takes permits that are free for requests of this worker, as many as it can begin.
+pub(crate) fn give_permits<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
+    let Some(bulkheads) = shared.worker.bulkheads else { return };
+    bulkheads.note_look();
+    for bulkhead in bulkheads.list() {
+        give_permits_of(shared, bulkhead, state, now_ms);
+    }
+}
+
+fn give_permits_of<L: Language>(shared: &Shared<L>, bulkhead: &'static Bulkhead, state: &mut LeaderState<L::App>, now_ms: u64) {
+    let can_begin = |holder: Holder| {
+        let row = shared.scoreboard.row(u32::from(holder.row));
+        row.is_some_and(|row| row.pid.load(Relaxed) == holder.pid && row.waiting.load(Relaxed) == 1)
+    };
+    let is_embedded = shared.worker.row.is_embedded.load(Relaxed) == 1;
+    let mut free = match is_embedded {
+        true => usize::MAX,
+        false => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
+    };
+    while free > 0 {
+        let (key, since_ms) = match first(bulkhead.number, state) {
+            Some(First::Waits { key, since_ms }) => (key, since_ms),
+            Some(First::Away) => return,
+            None => return leave_bell(shared, bulkhead, state),
+        };
+        if bulkhead.is_left_to_older(since_ms, now_ms, can_begin) {
+            return shared.worker.bulkheads.into_iter().for_each(|bulkheads| bulkheads.look_again(now_ms));
+        }
+        let Some(permit) = bulkhead.take() else { return };
+        state.housekeeping.waiting[bulkhead.number].keys.pop_front();
+        state.connections.change(key, |connection| {
+            connection.grant(permit);
+            connection.due_ms()
+        });
+        state.connections.note_event(key);
+        free -= 1;
+    }
+}
+
+/// The first connection of a list whose request waits. Those before it are taken off.
+fn first<A: App>(number: usize, state: &mut LeaderState<A>) -> Option<First> {
+    let LeaderState { connections, housekeeping, .. } = state;
+    let list = housekeeping.waiting.get_mut(number)?;
+    loop {
+        let key = *list.keys.front()?;
+        if connections.is_checked_out(key) {
+            return Some(First::Away);
+        }
+        let waits_here = |connection: &Connection<A>| {
+            connection.ticket().filter(|ticket| ticket.bulkhead.number == number).map(|it| it.since_ms)
+        };
+        if let Some(since_ms) = connections.peek(key).and_then(waits_here) {
+            return Some(First::Waits { key, since_ms });
+        }
+        list.keys.pop_front();
+    }
+}
+
+fn leave_bell<L: Language>(shared: &Shared<L>, bulkhead: &Bulkhead, state: &mut LeaderState<L::App>) {
+    if let Some(list) = state.housekeeping.waiting.get_mut(bulkhead.number)
+        && std::mem::take(&mut list.is_watched)
+    {
+        let _known_to_be_there = shared.poll.delete(bulkhead.bell());
+    }
+}

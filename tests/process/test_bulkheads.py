@@ -1,0 +1,401 @@
+"""``bulkhead``: how many requests of some routes the application has, in all workers together. The others wait without a thread,
+in the order of their arrival, and do not hold up the requests of other routes.
+
+Calls are held at gates until the test opens them, so what has begun in the meantime did not wait for them.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from support.client import Closed
+from support.http2 import USUAL_FRAME_BYTES, Http2, secured
+from support.metrics import metrics_address, value_of
+from support.server import program
+from support.tls import Authority, context_of
+from support.waiting import wait_until
+from support_instance import COMMAND_SECONDS, reload_by_command
+
+#: Interface -> the lines of the configuration, and the application of `hold`.
+INTERFACES = {
+    "wsgi": ("processes = 4", "wsgi"),
+    "threads": ("processes = 2\nthreads = 3", "wsgi"),
+    "gevent": ("processes = 2\ngevent = 20", "greenlets"),
+    "asgi": ("processes = 2", "loop"),
+}
+ONE_WORKER = {"threads": ("threads = 3", "wsgi"), "gevent": ("gevent = 20", "greenlets"), "asgi": ("", "loop")}
+
+FIELDS = "name=slow,route=^/held"
+#: No test waits that long.
+LONG = "wait=500s"
+BODY_BYTES = 32 << 20
+
+
+@pytest.fixture
+def bulkhead(hold):
+    """``bulkhead("max=2")`` serves ``tests/apps/held.py``, whose calls at a gate are limited."""
+
+    def bulkhead(limits, configuration="processes = 4", application="wsgi", **options):
+        lines = f"master = true\nmetrics = 127.0.0.1:0\nbulkhead = {FIELDS},{limits}\n{configuration}"
+        return hold(lines, application, **options)
+
+    return bulkhead
+
+
+@pytest.fixture
+def both(bulkhead, tmp_path):
+    """The same with TLS at another socket, and with HTTP/2 at both. ``http2`` and ``secured`` connect to it."""
+
+    def both(application, limits):
+        authority = Authority(tmp_path / "certificates")
+        shown = authority.server()
+        lines = f"processes = 2\nhttps = 127.0.0.1:0,{shown.chain},{shown.key}\nhttp2 = h2c"
+        held = bulkhead(limits, lines, application)
+
+        def secure(protocol):
+            context = context_of(authority, alpn=[protocol])
+            return secured(held.server.connect(held.server.address("https")), context, protocol=protocol)
+
+        def http2(way):
+            client = Http2(held.server.connect() if way == "plain" else secure("h2"))
+            client.scheme = "http" if way == "plain" else "https"
+            return client
+
+        held.http2, held.secured = http2, lambda: secure("http/1.1")
+        return held
+
+    return both
+
+
+def counts(held):
+    """What the one bulkhead counts, by `bolide status`."""
+    command = [*program(), "status", "--json", str(held.server.process.pid)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=True)
+    (found,) = json.loads(done.stdout)["bulkheads"]
+    return found
+
+
+def wait_for_count(held, what, count):
+    def described():
+        return f"{what} is {count}: {counts(held)}; the log:\n{held.server.log}"
+
+    wait_until(lambda: counts(held)[what] == count, described)
+
+
+def wait_until_waiting(held, count):
+    wait_for_count(held, "waiting", count)
+
+
+def send_waiting(held, name, count):
+    """Sends a request that has to wait, as the one of this number."""
+    request = held.send_held(name)
+    wait_until_waiting(held, count)
+    return request
+
+
+def refusal(held, name):
+    """The response to a request that is refused."""
+    with held.server.connect() as client:
+        return client.request(target=f"/held/{held.gate(name)}?{name}")
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_as_many_requests_as_allowed_are_in_progress_in_all_workers_together(bulkhead, interface):
+    held = bulkhead(f"max=2,{LONG}", *INTERFACES[interface])
+    requests = [held.send(f"call{number}", "/held/gate") for number in range(8)]
+    held.wait_for_progress(2)
+    wait_until_waiting(held, 6)
+    for ended in range(8):
+        # A worker of one thread whose call is held has to end it before it begins the next request that waits there.
+        wait_until(held.in_progress, "a call is in progress")
+        assert counts(held)["in_flight"] <= 2
+        assert len(held.in_progress()) <= 2
+        held.let_through()
+        held.wait_until_ended(ended + 1)
+    assert sorted(request.finish() for request in requests) == [f"call{number}" for number in range(8)]
+    wait_for_count(held, "in_flight", 0)
+    assert (counts(held)["passed"], counts(held)["waiting"]) == (8, 0)
+
+
+@pytest.mark.parametrize("interface", ["gevent", "asgi"])
+def test_no_permit_stays_unused_while_requests_wait(bulkhead, interface):
+    held = bulkhead(f"max=2,{LONG}", *INTERFACES[interface])
+    requests = [held.send(f"call{number}", "/held/gate") for number in range(8)]
+    for ended in range(6):
+        held.wait_for_progress(2)
+        held.let_through()
+        held.wait_until_ended(ended + 1)
+    held.let_through(calls=2)
+    assert sorted(request.finish() for request in requests) == [f"call{number}" for number in range(8)]
+
+
+def test_the_numbers_are_in_the_metrics(bulkhead):
+    held = bulkhead("max=1,queue=1,wait=500s")
+    held.hold("first")
+    send_waiting(held, "second", 1)
+    assert refusal(held, "third").status == 503
+    address = metrics_address(held.server)
+
+    def found(name, **labels):
+        return value_of(address, f"bolide_bulkhead_{name}", name="slow", **labels)
+
+    wait_until(lambda: found("rejected_total", reason="queue") == 1, "the refusal is counted")
+    assert (found("requests_in_flight"), found("requests_waiting"), found("passed_total")) == (1, 1, 1)
+    assert found("rejected_total", reason="wait") == 0
+
+
+@pytest.mark.parametrize("interface", ONE_WORKER)
+def test_requests_of_a_worker_are_called_in_the_order_in_which_they_came(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *ONE_WORKER[interface])
+    requests = [held.hold("call0")]
+    requests += [send_waiting(held, f"call{number}", number) for number in range(1, 6)]
+    for number, request in enumerate(requests):
+        held.wait_for("begin", f"call{number}")
+        assert held.begun() == [f"call{before}" for before in range(number + 1)]
+        held.let_through(f"call{number}")
+        assert request.finish() == f"call{number}"
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_other_requests_are_served_while_slow_ones_wait(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.hold("first")
+    others = [send_waiting(held, f"other{number}", number + 1) for number in range(5)]
+    for number in range(20):
+        assert held.send(f"quick{number}").finish() == f"quick{number}"
+    assert set(held.in_progress()) == {"first"}
+    for number in range(5):
+        held.let_through(f"other{number}")
+    held.let_through("first")
+    assert [request.finish() for request in [first, *others]] == ["first", *(f"other{number}" for number in range(5))]
+
+
+def test_a_request_beyond_the_queue_is_refused_at_once_with_the_time_to_come_back(bulkhead):
+    held = bulkhead("max=1,queue=1,wait=2500ms", "processes = 3")
+    held.hold("first")
+    waiting = held.send_held("second")
+    wait_until_waiting(held, 1)
+    answer = refusal(held, "third")
+    assert (answer.status, answer.get("Retry-After"), answer.get("Content-Type")) == (503, "3", "text/plain")
+    assert counts(held)["refused_by_queue"] == 1
+    held.server.wait_for_log(r"the bulkhead slow refuses requests with 503: 1 are in progress, and 1 requests wait already")
+    del waiting
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_request_that_has_waited_for_too_long_is_refused_and_never_called(bulkhead, interface):
+    held = bulkhead("max=1,wait=300ms", *INTERFACES[interface])
+    first = held.hold("first")
+    answer = refusal(held, "second")
+    assert (answer.status, answer.get("Retry-After")) == (503, "1")
+    assert counts(held)["refused_by_wait"] == 1
+    wait_until_waiting(held, 0)
+    held.let_through("first")
+    assert first.finish() == "first"
+    assert held.begun() == ["first"]
+
+
+def test_without_a_queue_no_request_waits(bulkhead):
+    held = bulkhead("max=1,queue=0", "processes = 2")
+    held.hold("first")
+    assert refusal(held, "second").status == 503
+    assert counts(held)["waiting"] == 0
+
+
+def sent_bytes(client, most):
+    """Sends zeros until the server's socket takes no more, or all were sent. Returns how many were taken."""
+    client.socket.setblocking(False)
+    taken = 0
+    piece = bytes(1 << 16)
+    with contextlib.suppress(BlockingIOError):
+        while taken < most:
+            taken += client.socket.send(piece[: most - taken])
+    client.socket.settimeout(60)
+    return taken
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_the_body_of_a_request_that_waits_is_not_read(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.hold("first")
+    held.gate("upload")
+    with held.server.connect() as client:
+        head = f"POST /held/upload?upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+        client.send(head.encode())
+        wait_until_waiting(held, 1)
+        taken = 0
+        # The kernel's buffers take some of it. What the server reads makes room for more.
+        for _ in range(3):
+            taken += sent_bytes(client, BODY_BYTES - taken)
+            assert held.send("quick").finish() == "quick"
+        assert taken < BODY_BYTES
+        held.let_through("first")
+        assert first.finish() == "first"
+        client.send(bytes(BODY_BYTES - taken))
+        held.wait_for("begin", "upload")
+        held.let_through("upload")
+        assert client.read_response().text == "upload"
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_client_that_waits_for_100_continue_gets_it_when_its_request_begins(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.hold("first")
+    held.gate("upload")
+    with held.server.connect() as client:
+        client.send(b"POST /held/upload?upload HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+        wait_until_waiting(held, 1)
+        held.let_through("upload")
+        held.let_through("first")
+        assert first.finish() == "first"
+        assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        client.send(b"hello")
+        assert client.read_response().text == "upload"
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_killed_worker_gives_back_what_it_held(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    held.server.expects_alarms = True
+    held.hold("first")
+    # As many that some of them wait in a worker that lives.
+    others = [send_waiting(held, f"other{number}", number + 1) for number in range(8)]
+    holder = held.in_progress()["first"]
+    for number in range(8):
+        held.let_through(f"other{number}")
+    os.kill(holder, signal.SIGKILL)
+    bodies = []
+    for request in others:
+        with contextlib.suppress(Closed, ConnectionError):
+            bodies.append(request.finish())
+    wait_for_count(held, "in_flight", 0)
+    wait_until_waiting(held, 0)
+    assert bodies, "a request of another worker was called"
+    assert held.send_held("after")
+    held.wait_for("begin", "after")
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_client_that_resets_while_it_waits_is_never_called(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    third = send_waiting(held, "third", 2)
+    second.client.reset()
+    wait_until_waiting(held, 1)
+    held.let_through("third")
+    held.let_through("first")
+    assert (first.finish(), third.finish()) == ("first", "third")
+    assert held.begun() == ["first", "third"]
+
+
+def test_a_client_that_has_ended_its_side_while_it_waits_gets_its_answer(bulkhead):
+    held = bulkhead(f"max=1,{LONG}")
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    second.client.end_sending()
+    assert held.send("quick").finish() == "quick"
+    held.let_through("second")
+    held.let_through("first")
+    assert (first.finish(), second.finish()) == ("first", "second")
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_reload_loses_no_request_that_waits_and_the_limit_holds_for_both_generations(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    requests = [held.hold("call0")]
+    requests += [send_waiting(held, f"call{number}", number) for number in range(1, 5)]
+    reload_by_command(held.server)
+    requests.append(send_waiting(held, "call5", 5))
+    for number in range(6):
+        assert len(held.wait_for_progress(1)) == 1
+        (name,) = held.in_progress()
+        held.let_through(name)
+        held.wait_until_ended(number + 1)
+    assert [request.finish() for request in requests] == [f"call{number}" for number in range(6)]
+
+
+@pytest.mark.parametrize("protocol", ["uwsgi", "fastcgi", "scgi"])
+@pytest.mark.parametrize("application", ["wsgi", "loop"])
+def test_requests_of_every_protocol_wait(bulkhead, protocol, application):
+    held = bulkhead(f"max=1,{LONG}", "processes = 2", application, protocol=protocol)
+    first = held.hold("first")
+    others = [send_waiting(held, f"other{number}", number + 1) for number in range(3)]
+    assert held.send("quick").finish() == "quick"
+    for number in range(3):
+        held.let_through(f"other{number}")
+    held.let_through("first")
+    assert [request.finish() for request in [first, *others]] == ["first", "other0", "other1", "other2"]
+
+
+@pytest.mark.parametrize("way", ["plain", "tls"])
+@pytest.mark.parametrize("application", ["wsgi", "loop"])
+def test_a_stream_of_http2_waits_while_others_of_its_connection_are_served(both, application, way):
+    held = both(application, "max=1,wait=500s")
+    first = held.hold("first")
+    with held.http2(way) as client:
+        waiting = client.begin(target=f"/held/{held.gate('second')}?second")
+        reset = client.begin(target=f"/held/{held.gate('third')}?third")
+        wait_until_waiting(held, 2)
+        assert client.request(target="/quick?quick").text == "quick"
+        client.reset(reset)
+        client.ping()
+        wait_until_waiting(held, 1)
+        held.let_through("second")
+        held.let_through("first")
+        assert first.finish() == "first"
+        client.finish(waiting)
+        assert waiting.text == "second"
+    assert "third" not in held.begun()
+
+
+@pytest.mark.parametrize("application", ["wsgi", "loop"])
+def test_the_window_of_a_stream_that_waits_is_not_opened(both, application):
+    held = both(application, "max=1,wait=500s")
+    first = held.hold("first")
+    with held.http2("plain") as client:
+        client.read_settings()
+        upload = client.begin("POST", target=f"/held/{held.gate('upload')}?upload", ends=False)
+        wait_until_waiting(held, 1)
+        whole = client.send_windows[upload.stream]
+        # A stream that is read gets its window back when half of it was used.
+        while client.send_windows[upload.stream] > whole // 4:
+            client.send_data(upload, bytes(USUAL_FRAME_BYTES))
+        sent = whole - client.send_windows[upload.stream]
+        client.ping()
+        assert client.send_windows[upload.stream] == whole - sent
+        held.let_through("upload")
+        held.let_through("first")
+        assert first.finish() == "first"
+        client.send_body(upload, bytes(100_000))
+        client.finish(upload)
+        assert upload.text == "upload"
+
+
+@pytest.mark.parametrize("application", ["wsgi", "loop"])
+def test_a_request_over_tls_waits(both, application):
+    held = both(application, "max=1,wait=500s")
+    first = held.hold("first")
+    with held.secured() as client:
+        client.send(f"GET /held/{held.gate('second')}?second HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        wait_until_waiting(held, 1)
+        assert held.send("quick").finish() == "quick"
+        held.let_through("second")
+        held.let_through("first")
+        assert (first.finish(), client.read_response().text) == ("first", "second")
+
+
+def test_a_path_that_a_rule_has_changed_decides_and_answers_of_rules_do_not_count(bulkhead):
+    rules = "route = ^/alias/(.*)$ rewrite:/held/$1\nroute = ^/held/none$ break:204\nhealth-path = /held/health"
+    held = bulkhead("max=1,queue=0", f"processes = 2\n{rules}")
+    held.gate("one")
+    first = held.send("first", "/alias/one")
+    held.wait_for("begin", "first")
+    assert refusal(held, "two").status == 503
+    assert held.server.get("/held/none").status == 204
+    assert held.server.get("/held/health").status == 200
+    held.let_through("one")
+    assert first.finish() == "first"
