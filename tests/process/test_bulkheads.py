@@ -399,3 +399,60 @@ def test_a_path_that_a_rule_has_changed_decides_and_answers_of_rules_do_not_coun
     assert held.server.get("/held/health").status == 200
     held.let_through("one")
     assert first.finish() == "first"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("route=^/a,max=1", "`bulkhead` has no `name`"),
+        ("name=a,max=1", "`bulkhead` has no `route`"),
+        ("name=a,route=^/a", "`bulkhead` has no `max`"),
+        ("name=a,route=^/a,max=0", "`bulkhead` has `max=0`"),
+        ("name=a,route=^/a,max=1025", "`bulkhead` has `max=1025`"),
+        ("name=a,route=^/a,max=1,queue=-1", "`bulkhead` has `queue=-1`"),
+        ("name=a,route=^/a,max=1,wait=0", "`bulkhead` has `wait=0`"),
+        ("name=a,route=^/a,max=1,wait=11m", "`bulkhead` has `wait=11m`"),
+        ("name=a,route=^/(a,max=1", "is not a regular expression"),
+        ("name=a b,route=^/a,max=1", "`bulkhead` has `a b` as its name"),
+        ("name=a,route=^/a,max=1,most=2", "`bulkhead` has an unknown `most`"),
+        ("reports", "which has no `=`"),
+    ],
+)
+def test_what_is_wrong_is_refused(refuse, value, words):
+    refuse("bulkhead", value, words)
+
+
+def test_a_name_that_is_used_twice_is_refused_with_both_places(call, tmp_path):
+    (tmp_path / "twice.ini").write_text(
+        "[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\n"
+        "bulkhead = name=a,route=^/a,max=1\nbulkhead = name=a,route=^/b,max=1\n"
+    )
+    status, said = call("check", "twice.ini")
+    assert status != 0
+    assert "twice.ini:5" in said
+    assert "uses the name `a`, which the one of twice.ini:4 has" in said
+
+
+def test_check_finds_bulkheads_that_can_never_act(call, tmp_path):
+    (tmp_path / "idle.ini").write_text(
+        "[uwsgi]\nhttp-socket = 127.0.0.1:0\nwsgi = probe:application\nprocesses = 2\n"
+        "bulkhead = name=a,route=^/a,max=2\nbulkhead = name=b,route=^/b,max=1\nbulkhead = name=c,route=^/b,max=1\n"
+    )
+    _, said = call("check", "idle.ini")
+    assert "`bulkhead` `a` can never act" in said
+    assert "`bulkhead` `c` can never act: `b` has the same route and comes before it" in said
+    assert "`bulkhead` `b`" not in said
+
+
+def test_a_reload_with_another_limit_uses_more_permits(bulkhead):
+    held = bulkhead(f"max=1,{LONG}", "processes = 4")
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    configuration = held.server.ini
+    configuration.write_text(configuration.read_text().replace("max=1", "max=3"))
+    reload_by_command(held.server)
+    third = held.hold("third")
+    held.wait_for_progress(2)
+    for name in ("first", "second", "third"):
+        held.let_through(name)
+    assert [request.finish() for request in (first, second, third)] == ["first", "second", "third"]

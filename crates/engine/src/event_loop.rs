@@ -39,7 +39,7 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::accepting::{accept, end_pauses, end_shortage_if_due, listen, listen_for_checks, listen_or_leave};
-use crate::event_loop::bulkheads::{give_permits, note_waiting};
+use crate::event_loop::bulkheads::{give_left_permits, give_permits, note_waiting};
 use crate::event_loop::descriptors::log_lost_descriptors;
 use crate::event_loop::draining::{End, begin_drain, idle_until_ms, log_mercy_end, log_stream_end, stream_spread_ms};
 use crate::event_loop::handing_over::{give_up_rested, move_rest};
@@ -461,9 +461,7 @@ impl<L: Language> Shared<L> {
         move_rest(self, state, thread.clock.now_ms);
         end_shortage_if_due(self, state, thread.clock.now_ms);
         census::take_if_due(self, state, thread.clock.now_ms);
-        if self.worker.bulkheads.is_some_and(|bulkheads| bulkheads.look_ms() <= thread.clock.now_ms) {
-            give_permits(self, state, thread.clock.now_ms);
-        }
+        give_left_permits(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
         let now = thread.clock.now_ms;
         // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts in the meantime.

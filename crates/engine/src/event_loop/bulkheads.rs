@@ -16,6 +16,14 @@ use crate::logging::access_log::complain;
 use crate::scheduling::connections::Key;
 use crate::scheduling::waiting_requests::WaitingRequests;
 
+/// Whether a free permit is left to a worker whose request has waited for longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OlderFirst {
+    Yes,
+    /// It was left, and is still free: that worker is busy, or its settings allow fewer requests.
+    TimeIsOver,
+}
+
 /// What the first of a list needs.
 enum First {
     /// Its request waits since this time.
@@ -55,19 +63,32 @@ pub(crate) fn note_waiting<L: Language>(
             }
         }
     }
-    give_permits_of(shared, bulkhead, state, now_ms);
+    give_permits_of(shared, bulkhead, state, OlderFirst::Yes, now_ms);
 }
 
-/// Takes permits that are free for requests of this worker, as many as it can begin.
+/// A permit was given back: takes those that are free for requests of this worker, as many as it can begin.
 pub(crate) fn give_permits<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
-    let Some(bulkheads) = shared.worker.bulkheads else { return };
-    bulkheads.note_look();
-    for bulkhead in bulkheads.list() {
-        give_permits_of(shared, bulkhead, state, now_ms);
+    for bulkhead in shared.worker.bulkheads.into_iter().flat_map(|bulkheads| bulkheads.list()) {
+        give_permits_of(shared, bulkhead, state, OlderFirst::Yes, now_ms);
     }
 }
 
-fn give_permits_of<L: Language>(shared: &Shared<L>, bulkhead: &'static Bulkhead, state: &mut LeaderState<L::App>, now_ms: u64) {
+/// Takes permits that were left to other workers, which have had their time.
+pub(crate) fn give_left_permits<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
+    let Some(bulkheads) = shared.worker.bulkheads.filter(|bulkheads| bulkheads.look_ms() <= now_ms) else { return };
+    bulkheads.note_look();
+    for bulkhead in bulkheads.list() {
+        give_permits_of(shared, bulkhead, state, OlderFirst::TimeIsOver, now_ms);
+    }
+}
+
+fn give_permits_of<L: Language>(
+    shared: &Shared<L>,
+    bulkhead: &'static Bulkhead,
+    state: &mut LeaderState<L::App>,
+    turn: OlderFirst,
+    now_ms: u64,
+) {
     let can_begin = |holder: Holder| {
         let row = shared.scoreboard.row(u32::from(holder.row));
         row.is_some_and(|row| row.pid.load(Relaxed) == holder.pid && row.waiting.load(Relaxed) == 1)
@@ -83,7 +104,7 @@ fn give_permits_of<L: Language>(shared: &Shared<L>, bulkhead: &'static Bulkhead,
             Some(First::Away) => return,
             None => return leave_bell(shared, bulkhead, state),
         };
-        if bulkhead.is_left_to_older(since_ms, now_ms, can_begin) {
+        if turn == OlderFirst::Yes && bulkhead.is_left_to_older(since_ms, now_ms, can_begin) {
             return shared.worker.bulkheads.into_iter().for_each(|bulkheads| bulkheads.look_again(now_ms));
         }
         let Some(permit) = bulkhead.take() else { return };

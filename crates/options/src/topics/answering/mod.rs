@@ -192,8 +192,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Limit how many requests of some routes are in progress, in all workers together, so that slow pages leave threads for the
     /// others. `name` is for the log and the metrics. `route` is a regular expression for the path, after the rules of `route`.
     /// A request belongs to the first bulkhead that matches. `max` (1 to 1,024) is the number of requests that the application
-    /// has at the same time. More requests wait in the order of their arrival, up to `queue` (default: 100), and for up to
-    /// `wait` (default: `5s`). They have no thread, and their bodies are not read. The others get 503 with `Retry-After`.
+    /// has at the same time. More requests wait in the order of their arrival, up to `queue` (100 unless set), and for up to
+    /// `wait` (5 seconds unless set). They have no thread, and their bodies are not read. The others get 503 with `Retry-After`.
     /// Health checks, static files and answers of rules do not count.
     /// Example: processes = 4
     ///          bulkhead = name=reports,route=^/reports,max=2,queue=20,wait=5s
