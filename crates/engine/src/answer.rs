@@ -12,7 +12,7 @@ use std::time::Duration;
 use bolide_scoreboard::Recorder;
 
 pub use crate::response::notes::Notes;
-use crate::response::{BELONGS_TO_SERVER, ResponseWriter, end_without_client, reason_phrase};
+use crate::response::{BELONGS_TO_SERVER, ResponseWriter, end_given_up, reason_phrase};
 pub use crate::response::{HeadRefusal, Progress, Pushed, Stage, When};
 pub use crate::sockets::socket::wait_for_client;
 use crate::sockets::taken_connections::TakenConnections;
@@ -324,7 +324,7 @@ impl<'a> Answer<'a> {
             Failure::Status(code) => self.writer.answer(code, reason_phrase(code), reason_phrase(code)),
             Failure::Busy => self.writer.answer_busy(),
             Failure::CutOff => self.writer.cut_off(),
-            Failure::ClientLeft => end_without_client(&mut self.writer),
+            Failure::ClientLeft => end_given_up(&mut self.writer),
             Failure::Disconnect => self.writer.disconnect(),
         }
     }

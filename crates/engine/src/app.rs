@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 
+pub use bolide_scoreboard::Cancelled;
 pub use bolide_services::leaks::Collection;
 
 use crate::answer::Answer;
@@ -68,6 +69,16 @@ pub trait App: Sized {
     /// has disconnected. After a disconnect (its request stream has hung up) the application must not begin an answer: the engine
     /// may have to answer with an error about the request.
     fn client_event(&mut self, _pending: &mut Self::Pending, _answer: &mut Answer<'_>, _request_stream: &mut RequestStream) {}
+
+    /// What [`App::cancel`] would do to an ongoing exchange whose answer is not complete. `None`: its work can't be ended.
+    fn cancels(&self, _pending: &Self::Pending) -> Option<Cancelled> {
+        None
+    }
+
+    /// As [`App::abandon`], and the application's work for the exchange ends (`cancel-on-disconnect`).
+    fn cancel(&mut self, pending: Self::Pending) {
+        self.abandon(pending);
+    }
 
     /// An ongoing exchange has exceeded its time limit (`harakiri`): the application must cancel it. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}

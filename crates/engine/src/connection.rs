@@ -194,7 +194,7 @@ impl<A: App> Connection<A> {
             Link::Stream { .. } if self.transport.peer_has_ended() => {
                 self.peer_has_ended = true;
                 self.transport.is_broken = true;
-                if self.session.has_head() {
+                if self.session.has_head() && !worker.may_cancel {
                     // The client has cancelled the request before it was served.
                     return NextAction::Close;
                 }

@@ -6,6 +6,7 @@
 pub mod availability;
 pub mod beginning;
 pub mod bulkheads;
+pub mod cancelling;
 pub mod context;
 pub mod dispatch;
 pub mod finishing;

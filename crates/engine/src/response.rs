@@ -19,11 +19,13 @@ mod own_fields;
 pub mod storing;
 mod writer;
 
+use bolide_contract::answering::CancelOnDisconnect;
 use bolide_files::SendfileHeader;
 use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 use bolide_routes::Store;
+use bolide_scoreboard::Cancelled;
 
 use crate::response::body::{BodyLeft, ResponseBody};
 use crate::response::fields::{Known, is_field_value, known_field};
@@ -40,6 +42,9 @@ pub const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Maximum size of a status line, and of a field that an application sets.
 const FIELD_BYTES: usize = 64 * 1024;
+
+/// The status in the log of a request whose work has ended because its client left. It is nginx's, and never sent.
+const CLIENT_HAS_LEFT: u16 = 499;
 
 /// Requirements of the connection and the request on an answer.
 #[derive(Debug, Clone, Copy)]
@@ -127,6 +132,7 @@ pub(crate) struct RoutedChanges {
     is_unlogged: bool,
     log_variables: Option<Box<notes::LogVariables>>,
     harakiri_ms: Option<u32>,
+    cancel_on_disconnect: CancelOnDisconnect,
 }
 
 impl Response {
@@ -190,16 +196,18 @@ impl Response {
             is_unlogged: self.notes.is_unlogged,
             log_variables: self.notes.log_variables.take(),
             harakiri_ms: self.notes.harakiri_ms,
+            cancel_on_disconnect: self.notes.cancel_on_disconnect,
         }
     }
 
     /// Makes the changes again. Must be called after the answer's beginning.
     pub(crate) fn make_changes(&mut self, changes: RoutedChanges) {
-        let RoutedChanges { x_sendfile, filter, store, is_unlogged, log_variables, harakiri_ms } = changes;
+        let RoutedChanges { x_sendfile, filter, store, is_unlogged, log_variables, harakiri_ms, cancel_on_disconnect } = changes;
         (self.x_sendfile, self.filter, self.store) = (x_sendfile, filter, store);
         self.notes.is_unlogged = is_unlogged;
         self.notes.log_variables = log_variables;
         self.notes.harakiri_ms = harakiri_ms;
+        self.notes.cancel_on_disconnect = cancel_on_disconnect;
     }
 
     /// Takes the head's buffer back, so that idle connections have none.
@@ -444,6 +452,22 @@ pub fn end_without_client(writer: &mut ResponseWriter<'_>) {
     }
     writer.cut_off();
     writer.give_client_up();
+}
+
+/// The same, unless the work for the request would have ended in any case, because its client is gone.
+pub fn end_given_up(writer: &mut ResponseWriter<'_>) {
+    match writer.client_is_gone() && writer.notes.cancel_on_disconnect != CancelOnDisconnect::Off {
+        true => end_cancelled(writer, Cancelled::Running),
+        false => end_without_client(writer),
+    }
+}
+
+/// Ends a request whose work has ended because its client left (`cancel-on-disconnect`). The log shows it as
+/// [`CLIENT_HAS_LEFT`], whatever was sent before.
+pub fn end_cancelled(writer: &mut ResponseWriter<'_>, cancelled: Cancelled) {
+    end_without_client(writer);
+    writer.response.head.note_status(CLIENT_HAS_LEFT);
+    writer.response.notes.cancelled = Some(cancelled);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! `bolide status` and `bolide top` its generations and the counts of its services. Pure functions. The process of the command
 //! line runs it.
 
-use bolide_scoreboard::SessionResult;
+use bolide_scoreboard::{Cancelled, SessionResult};
 use bolide_supervision::text::{counted, duration, printable};
 use serde_json::Value;
 
@@ -99,12 +99,14 @@ pub struct ServiceCounts {
 }
 
 impl ServiceCounts {
-    /// Reads those of `sticky`, `publish`, rate limits and bulkheads, if the instance uses them.
+    /// Reads those of `sticky`, `cancel-on-disconnect`, `publish`, rate limits and bulkheads, if the instance uses them.
     pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
         let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
+        let cancelled = Cancelled::ALL.map(Cancelled::name).map(|key| (key, key, key));
         let publish = &answer["publish"];
         let services = [
             ("sticky", "sticky", &answer["sticky"], &sticky[..]),
+            ("cancelled requests", "cancelled", &answer["cancelled"], &cancelled[..]),
             ("publish", "publish", publish, &MESSAGES),
             ("publish to other machines", "other machines", &publish["remote"], &REMOTE_MESSAGES),
         ];
@@ -153,6 +155,7 @@ mod tests {
         let remote = json!({"sent": 7, "unsent": 0, "received": 1, "interruptions": 1});
         let answer = json!({
             "sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4, "not_moved": 0},
+            "cancelled": {"running": 2, "waiting": 1},
             "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
             "rate_limits": [{"name": "login", "rate": "10/m", "burst": 5, "refused": 3, "uncounted": 0}],
             "bulkheads": [{"name": "reports", "in_flight": 2, "waiting": 1, "passed": 40, "refused_by_queue": 3}],
@@ -161,6 +164,7 @@ mod tests {
             lines(answer),
             [
                 "sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved",
+                "cancelled requests: 2 running, 1 waiting",
                 "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
                 "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
                 "rate limit login: 3 refused, 0 uncounted",

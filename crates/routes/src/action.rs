@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bolide_contract::answering::CancelOnDisconnect;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
 use crate::cache_access::Operator;
@@ -126,6 +127,7 @@ const ACTIONS: &[Row] = &[
     both(&["logvar"], set_log_variable),
     both(&["donotlog"], |_, _, _| changes(|visit| visit.overrides.is_unlogged = true)),
     request(&["harakiri"], |_, seconds, compiler| limit(seconds, compiler)),
+    request(&["cancel-on-disconnect"], |_, word, compiler| cancel_on_disconnect(word, compiler)),
     // Answers without a length are always chunked, and files never block a thread.
     Row { names: &["chunked"], is_for_responses: true, meaning: Meaning::Nothing },
     Row { names: &["donotoffload"], is_for_responses: false, meaning: Meaning::Nothing },
@@ -420,6 +422,20 @@ fn limit(argument: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
     let limit_ms = seconds * 1000;
     compiler.needs.harakiri_ms = Some(compiler.needs.harakiri_ms.map_or(limit_ms, |shortest| shortest.min(limit_ms)));
     changes(move |visit| visit.overrides.harakiri_ms = Some(limit_ms))
+}
+
+fn cancel_on_disconnect(argument: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
+    let policy = match argument.trim() {
+        "" | "on" => CancelOnDisconnect::Reset,
+        "fin" => CancelOnDisconnect::Fin,
+        "off" => CancelOnDisconnect::Off,
+        _ => {
+            compiler.error(format!("`cancel-on-disconnect:{argument}` is neither on nor off"), "write `on`, `fin` or `off`");
+            return None;
+        }
+    };
+    compiler.needs.cancels_on_disconnect |= policy != CancelOnDisconnect::Off;
+    changes(move |visit| visit.overrides.cancel_on_disconnect = Some(policy))
 }
 
 #[cfg(test)]

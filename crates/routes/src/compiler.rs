@@ -38,6 +38,8 @@ pub struct Needs {
     pub harakiri_ms: Option<u32>,
     /// A rule decides whether a request's body is read: it is walked before that.
     pub comes_before_body: bool,
+    /// A rule has the work for a request end when its client has left.
+    pub cancels_on_disconnect: bool,
 }
 
 /// The table that a rule belongs to.

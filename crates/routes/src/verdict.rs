@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bolide_contract::answering::CancelOnDisconnect;
+
 use crate::cache_access::{Cached, Store};
 use crate::served::Served;
 
@@ -67,6 +69,8 @@ pub struct Overrides {
     pub is_compressed: bool,
     /// `harakiri`, in milliseconds.
     pub harakiri_ms: Option<u32>,
+    /// `cancel-on-disconnect`
+    pub cancel_on_disconnect: Option<CancelOnDisconnect>,
     /// `log`, and errors of rules: lines for the log.
     pub lines: Vec<Vec<u8>>,
     /// `send`

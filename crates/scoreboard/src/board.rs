@@ -17,7 +17,7 @@ use crate::sealed_memory;
 pub use crate::slot::{
     End, Entry, IDENTIFIER_BYTES, Phase, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, TRACE_BYTES, entries_of_thread,
 };
-pub use crate::work::{ApplicationWork, MAX_APPLICATIONS, SessionResult, Tally, Work};
+pub use crate::work::{ApplicationWork, Cancelled, MAX_APPLICATIONS, SessionResult, Tally, Work};
 use bolide_contract::children::ChildKind;
 pub use bolide_contract::clock::now_ms;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};

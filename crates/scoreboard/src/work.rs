@@ -41,6 +41,27 @@ impl SessionResult {
     }
 }
 
+/// What has become of a request whose client has left before its response was complete (`cancel-on-disconnect`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// The application handled it, and was cancelled.
+    Running,
+    /// It waited, and was never begun.
+    Waiting,
+}
+
+impl Cancelled {
+    pub const ALL: [Cancelled; 2] = [Cancelled::Running, Cancelled::Waiting];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cancelled::Running => "running",
+            Cancelled::Waiting => "waiting",
+        }
+    }
+}
+
 counters! {
     /// The counters of a thread since its worker's start. Only the thread writes them, so a load and a store are enough; the
     /// reader adds up the threads.
@@ -69,6 +90,8 @@ counters! {
         pub classes: [AtomicU64; CLASSES],
         /// Requests by what `sticky` has found about their session, in the order of [`SessionResult`].
         pub sessions: [AtomicU64; SessionResult::ALL.len()],
+        /// Requests whose clients have left, in the order of [`Cancelled`].
+        pub cancelled: [AtomicU64; Cancelled::ALL.len()],
     }
     /// The counters of a thread as numbers, or the sum of those of several.
     #[derive(Copy)]

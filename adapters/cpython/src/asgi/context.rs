@@ -22,6 +22,8 @@ pub struct Asgi {
     pub mounts: Mounts,
     /// The application of each mount.
     pub callables: Vec<Object>,
+    /// Whether each of them is a WSGI application, whose requests run in threads.
+    pub bridged: Vec<bool>,
     pub names: AsgiNames,
     pub awaitables: Awaitables,
     pub event_loop: Object,

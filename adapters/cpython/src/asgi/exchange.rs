@@ -207,6 +207,13 @@ impl AsgiExchange {
         waiters
     }
 
+    /// Whether its task ends if it is cancelled. An application learns the end of a WebSocket by a message, and a thread would go
+    /// on without the task that waits for it.
+    pub fn may_be_cancelled(&self) -> bool {
+        let is_bridged = self.asgi.bridged.get(self.application as usize).copied().unwrap_or_default();
+        matches!(self.protocol, ProtocolState::Http(_)) && self.task.is_some() && !is_bridged
+    }
+
     /// The client has disconnected, or the engine has given the exchange up. Returns the calls that wait for it.
     pub fn disconnect(&mut self) -> Waiters {
         self.connection = ConnectionRef::Over;

@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::answer::{Answer, Failure};
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Cancelled, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::sampling::Sampler;
@@ -106,6 +106,16 @@ impl App for AsgiThread {
 
     fn client_event(&mut self, pending: &mut ExchangeHandle, answer: &mut Answer<'_>, request_stream: &mut RequestStream) {
         AsgiExchange::with(&pending.0, |exchange| exchange.client_event(answer, request_stream)).wake(self.asgi);
+    }
+
+    fn cancels(&self, pending: &ExchangeHandle) -> Option<Cancelled> {
+        AsgiExchange::with(&pending.0, |exchange| exchange.may_be_cancelled()).then_some(Cancelled::Running)
+    }
+
+    fn cancel(&mut self, pending: ExchangeHandle) {
+        let object = pending.0.clone();
+        self.abandon(pending);
+        task::cancel_left(&object);
     }
 
     fn overdue(&mut self, pending: ExchangeHandle, milliseconds: u64) {

@@ -298,6 +298,16 @@ pub fn note_left(asgi: &Asgi, object: &Object) {
     }
 }
 
+/// `cancel-on-disconnect`: cancels the task of a request whose client has left. Its exchange is over.
+pub fn cancel_left(object: &Object) {
+    let (asgi, task) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.task.clone()));
+    let Some(task) = task else { return };
+    // SAFETY: both live; the result is ours. Cancelling only schedules the task's next step.
+    if unsafe { call_method(&asgi.names.cancel, [task.as_ptr()]) }.is_none() {
+        asgi.log_set_exception("cancel-on-disconnect");
+    }
+}
+
 /// `harakiri`: logs the task's stack, and cancels the task. The engine answers.
 pub fn cancel_overdue(object: &Object, milliseconds: u64) {
     let (asgi, task, request, waiters) = AsgiExchange::with(object, |exchange| {

@@ -98,6 +98,8 @@ fn make(
     settings: &Settings,
 ) -> PyResult<Asgi> {
     let object = |name: &str| module.getattr(name).map(object_of);
+    // Those of WSGI have no lifespan, and so no state of one.
+    let bridged = applications.iter().map(|(.., state)| state.is_none()).collect();
     let paths = applications.iter().map(|(mount, ..)| mount.clone().into_bytes()).collect();
     let names = AsgiNames::new().ok_or_else(|| no_memory(py))?;
     let event_loop = object_of(event_loop);
@@ -114,6 +116,7 @@ fn make(
     Ok(Asgi {
         mounts: Mounts::new(paths, &settings.application),
         callables: applications.into_iter().map(|(_, callable, _)| object_of(callable.into_bound(py))).collect(),
+        bridged,
         names,
         awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,
         event_loop,

@@ -15,7 +15,7 @@ pub mod worker;
 use std::ops::ControlFlow;
 
 use bolide_engine::answer::Answer;
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Cancelled, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::sampling::Sampler;
@@ -90,6 +90,11 @@ impl App for GeventThread {
         pending.leave(self.gevent);
     }
 
+    fn cancels(&self, pending: &KeptRequest) -> Option<Cancelled> {
+        // A greenlet that serves the request continues, as a thread would.
+        pending.waits_for_others().then_some(Cancelled::Waiting)
+    }
+
     fn client_event(&mut self, pending: &mut KeptRequest, _: &mut Answer<'_>, request_stream: &mut RequestStream) {
         let note = |state: &CallState| state.client.note(request_stream);
         if let Some(event) = pending.event(note) {
@@ -119,6 +124,11 @@ impl App for GeventThread {
 }
 
 impl KeptRequest {
+    /// As many requests run as may, and this one was not begun.
+    fn waits_for_others(&self) -> bool {
+        Seat::with(&self.seat, |seat| seat.number == self.number && seat.is_busy && seat.job.is_some())
+    }
+
     /// The engine keeps the request's exchange no longer.
     fn leave(&self, gevent: &Gevent) {
         let event = self.event(|state| {

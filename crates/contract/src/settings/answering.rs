@@ -35,6 +35,22 @@ pub struct Answering {
     pub sticky: Vec<SessionKey>,
     /// `bulkhead`: a request belongs to the first one whose route matches.
     pub bulkheads: Vec<BulkheadSettings>,
+    /// `cancel-on-disconnect`: whether the work for a request ends when its client has left, and what shows that.
+    pub cancel_on_disconnect: CancelOnDisconnect,
+    /// A route sets that for some requests.
+    pub cancels_by_route: bool,
+}
+
+/// Whether the work for a request ends when its client has left, and what shows that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum CancelOnDisconnect {
+    #[default]
+    Off,
+    /// A client has left if it has reset its connection, its stream of HTTP/2 or its request of FastCGI. One that has only ended
+    /// its sending side may still read.
+    Reset,
+    /// The end of the sending side counts too.
+    Fin,
 }
 
 /// The most bulkheads of an instance.
@@ -73,6 +89,11 @@ impl Answering {
     /// Whether workers need the keys that seal the cookie of sessions.
     pub fn seals_cookies(&self) -> bool {
         self.sticky.contains(&SessionKey::Cookie)
+    }
+
+    /// Whether the work for some requests ends when their clients have left.
+    pub fn may_cancel(&self) -> bool {
+        self.cancel_on_disconnect != CancelOnDisconnect::Off || self.cancels_by_route
     }
 }
 

@@ -131,7 +131,7 @@ impl Multiplexer {
             transport,
             session,
             limits: worker.head_limits,
-            streams: OpenStreams::new(Bells::new(!worker.has_one_thread)),
+            streams: OpenStreams::new(Bells::new(!worker.has_one_thread), worker.may_cancel),
             turns: Turns::new(worker.slots.len()),
             key,
             input,

@@ -167,10 +167,15 @@ impl<A: App> Connection<A> {
         }
     }
 
+    /// Whether the client has left in a way that the end of the relay must show to the other worker (`cancel-on-disconnect`).
+    fn ends_relay(&self, context: &Context<'_, A>) -> bool {
+        context.worker.may_cancel && self.peer_has_ended && self.transport.peer_has_gone(false)
+    }
+
     /// Carries bytes in both directions, until nothing moves any more or the turn is over.
     fn carry(&mut self, relay: &mut Relay, context: &mut Context<'_, A>) -> Carried {
         loop {
-            if self.writer().advance() == Progress::Broken {
+            if self.writer().advance() == Progress::Broken || self.ends_relay(context) {
                 return Carried::ClientLeft;
             }
             if let Err(fault) = self.take_request(relay, context) {

@@ -3,6 +3,7 @@
 //!
 //! It does not know about the poll or other connections. The thread that runs the worker's loop attends to it.
 
+use bolide_contract::answering::CancelOnDisconnect;
 use bolide_contract::clock::now_ms;
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
@@ -12,13 +13,13 @@ use super::Connection;
 use super::pulling::{PullEnd, Pulled, find_abort, pull};
 use super::steps::{NextAction, ServeStep};
 use crate::answer::Answer;
-use crate::app::App;
+use crate::app::{App, Cancelled};
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
 use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, WaitingBody, give_up};
 use crate::logging::counting;
 use crate::request::request_stream::{BodyStream, RequestStream};
-use crate::response::{Progress, ResponseWriter, reason_phrase};
+use crate::response::{Progress, ResponseWriter, end_cancelled, reason_phrase};
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
@@ -118,6 +119,10 @@ impl<A: App> Connection<A> {
         if let Err(fault) = self.take_in(&mut streaming.request_stream, context) {
             return Some(self.end_faulty(*streaming, fault, context));
         }
+        if self.must_cancel(&streaming, context).is_some() {
+            self.give_up_streaming(*streaming, context);
+            return Some(NextAction::Close);
+        }
         let timeout_ms = self.timeout_ms(context.worker);
         if let RequestStream::Messages(websocket) = &mut streaming.request_stream {
             if context.worker.is_draining() {
@@ -186,12 +191,38 @@ impl<A: App> Connection<A> {
             // The end of a WebSocket is not an error.
             RequestStream::Messages(_) => {}
         }
+        let cancelled = self.must_cancel(&streaming, context);
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // The application gets the bytes that came before the end.
             context.app.enter().client_event(pending, &mut Answer::of(&mut self.writer()), &mut streaming.request_stream);
         }
+        if let Some(cancelled) = cancelled
+            && let Some(pending) = streaming.suspended.pending.take()
+        {
+            context.app.enter().cancel(pending);
+            end_cancelled(&mut self.writer(), cancelled);
+        }
         give_up(&mut self.context(context), *streaming.suspended);
+    }
+
+    /// Whether the application must be cancelled, because the client of an incomplete answer has left (`cancel-on-disconnect`),
+    /// and what that ends. Costs one branch without the option.
+    fn must_cancel(&self, streaming: &Streaming<A>, context: &mut Context<'_, A>) -> Option<Cancelled> {
+        if !context.worker.may_cancel || self.exchange.response.is_finished() {
+            return None;
+        }
+        let RequestStream::Body(body) = &streaming.request_stream else { return None };
+        // Only the poll's report of an end makes a system call here.
+        let has_left = match self.exchange.response.notes.cancel_on_disconnect {
+            CancelOnDisconnect::Off => false,
+            CancelOnDisconnect::Fin if body.is_gone || self.peer_says_no_more() => true,
+            CancelOnDisconnect::Fin | CancelOnDisconnect::Reset => {
+                body.is_aborted || self.transport.is_broken || self.peer_has_ended && self.transport.peer_has_gone(false)
+            }
+        };
+        let pending = streaming.suspended.pending.as_ref().filter(|_| has_left)?;
+        context.app.enter().cancels(pending)
     }
 
     /// An ongoing exchange with its own time limits: a WebSocket, a relayed one, or one that is over its time.
@@ -313,6 +344,7 @@ impl<A: App> Connection<A> {
                     (read, is_aborted) = self.read_body(&mut body_timeout, context, |part| body.push(part))?;
                     body.body_timeout = body_timeout;
                     body.is_gone |= is_aborted;
+                    body.is_aborted |= is_aborted;
                     let is_complete = !is_aborted && !self.session.is_body_open();
                     note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
                     if is_complete {
@@ -324,7 +356,9 @@ impl<A: App> Connection<A> {
                 }
                 // Behind a complete answer comes the next request.
                 if self.session.may_be_aborted() && !self.exchange.response.is_finished() {
-                    body.is_gone |= self.listen_for_abort(context)?;
+                    let (is_gone, is_aborted) = self.listen_for_abort(context)?;
+                    body.is_gone |= is_gone;
+                    body.is_aborted |= is_aborted;
                 }
                 body.is_gone |= matches!(read, Read::End | Read::Broken) || self.peer_says_no_more() && body.is_complete();
             }
@@ -363,8 +397,8 @@ impl<A: App> Connection<A> {
         Ok(())
     }
 
-    /// Reads behind a complete request: the client may cancel it, or leave.
-    fn listen_for_abort(&mut self, context: &mut Context<'_, A>) -> Result<bool, Fault> {
+    /// Reads behind a complete request: the client may leave (the first value), or abort it (both).
+    fn listen_for_abort(&mut self, context: &mut Context<'_, A>) -> Result<(bool, bool), Fault> {
         let thread = &mut *context.thread;
         let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
         let came_along = std::mem::take(&mut self.input);
@@ -377,10 +411,10 @@ impl<A: App> Connection<A> {
                     is_aborted = find_abort(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
                 }
                 Read::Nothing => break,
-                Read::End | Read::Broken => return Ok(true),
+                Read::End | Read::Broken => return Ok((true, is_aborted)),
             }
         }
-        Ok(is_aborted)
+        Ok((is_aborted, is_aborted))
     }
 
     /// Reads once, and returns whether the client has cancelled its request. Bytes behind the body stay for later.

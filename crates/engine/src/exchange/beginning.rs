@@ -33,6 +33,7 @@ pub fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only
         date_line: thread.clock.date_line(),
     };
     context.writer.begin(terms, thread.buffers.lend());
+    context.writer.notes.cancel_on_disconnect = context.worker.settings.answering.cancel_on_disconnect;
 }
 
 /// A log entry without the fields of its request.

@@ -33,6 +33,9 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
     let tally = &context.thread.slot.tally;
     let status = context.writer.status_code();
     counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
+    if let Some(cancelled) = context.writer.notes.cancelled {
+        add(&tally.cancelled[cancelled as usize], 1);
+    }
     let mut microseconds = None;
     if context.worker.measures_time {
         let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));

@@ -73,6 +73,9 @@ impl Rules {
         }
         response.notes.is_unlogged = overrides.is_unlogged;
         response.notes.harakiri_ms = overrides.harakiri_ms;
+        if let Some(policy) = overrides.cancel_on_disconnect {
+            response.notes.cancel_on_disconnect = policy;
+        }
         let concerns_answer = !overrides.added.is_empty() || !overrides.removed.is_empty() || overrides.is_compressed;
         if concerns_answer || !self.answers.is_empty() {
             let seen = WithOverrides { request, overrides: &overrides };

@@ -16,7 +16,7 @@ use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
 use bolide_routes::{Values, Verdict};
-use bolide_scoreboard::add;
+use bolide_scoreboard::{Cancelled, add};
 
 use super::beginning::{begin, log_entry};
 use super::finishing::{finish_kept, finish_line};
@@ -25,6 +25,7 @@ use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
 use crate::exchange::bulkheads::{Admission, Permit, RefusedRequest};
+use crate::exchange::cancelling::ends_before_call;
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
 use crate::exchange::health::{answer_check, is_check};
@@ -38,11 +39,8 @@ use crate::logging::waiting;
 use crate::request::body::Body;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
-use crate::response::{Progress, ResponseWriter};
+use crate::response::{Progress, ResponseWriter, end_cancelled};
 use crate::scheduling::phases::Moment;
-
-/// The status in the log of a request whose client has left before it was begun, as in nginx. No client gets it.
-const CLIENT_LEFT: u16 = 499;
 
 /// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
 /// of answers of the connection's session.
@@ -376,8 +374,7 @@ fn answer<A: App>(
             return resolve(context, Outcome::Finished, entry, None);
         }
         Admission::Left => {
-            context.writer.answer(CLIENT_LEFT, "Client Closed Request", "");
-            entry.answered_by = AnsweredBy::Route;
+            end_cancelled(&mut context.writer, Cancelled::Waiting);
             return resolve(context, Outcome::Finished, entry, None);
         }
     };
@@ -418,6 +415,9 @@ fn call<A: App>(
     request: &mut Request<'_, A::Memo>,
     entry: &mut LogEntry<'_>,
 ) -> Outcome<A::Pending> {
+    if context.worker.may_cancel && ends_before_call(context, request.handshake.is_some()) {
+        return Outcome::Finished;
+    }
     let slot = context.thread.slot;
     let limit_ms = context.writer.notes.harakiri_ms;
     if let Some(limit_ms) = limit_ms {

@@ -59,6 +59,8 @@ pub struct Worker {
     /// Some requests are answered without the application: by routes, with files, with redirects to HTTPS, or at
     /// `health-path`.
     pub has_own_answers: bool,
+    /// The work for some requests ends when their clients leave (`cancel-on-disconnect`).
+    pub may_cancel: bool,
     /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
     /// A scraper may come: it gets how long requests have waited at a reverse proxy, and threads for the language.
@@ -139,6 +141,7 @@ impl Worker {
             line_style,
             files,
             has_own_answers: files.is_some() || rules.is_some() || redirects || settings.answering.health_path.is_some(),
+            may_cancel: settings.answering.may_cancel(),
             measures_time: logging.may_log_requests() || statistics.has_reader() || settings.scaling.weighs_time(),
             has_scraper: statistics.has_scraper(),
             times_phases,

@@ -33,6 +33,8 @@ pub struct BodyStream {
     pub is_wanted: bool,
     /// The client has closed its sending side, or has disconnected.
     pub is_gone: bool,
+    /// The client has aborted its request, which only FastCGI can on a connection that goes on.
+    pub(crate) is_aborted: bool,
     /// The client's remaining time budget.
     pub(crate) body_timeout: BodyTimeout,
 }
@@ -69,6 +71,7 @@ impl BodyStream {
             owes_continue: owes_continue && !is_complete,
             is_wanted: false,
             is_gone: false,
+            is_aborted: false,
             body_timeout,
         })
     }
@@ -84,6 +87,7 @@ impl BodyStream {
             owes_continue: false,
             is_wanted: false,
             is_gone: false,
+            is_aborted: false,
             body_timeout,
         }
     }

@@ -3,6 +3,9 @@
 //!
 //! It does not know about the head, the body or sockets. Worker threads run it.
 
+use bolide_contract::answering::CancelOnDisconnect;
+use bolide_scoreboard::Cancelled;
+
 use crate::scheduling::phases::{ClientWait, Moment, Times};
 use crate::sessions::affinity::SessionAnswer;
 
@@ -27,6 +30,10 @@ pub struct Notes {
     pub(crate) harakiri_ms: Option<u32>,
     /// The application has set the time that its request may take from now on, in milliseconds; 0 is not a limit.
     pub(crate) limit_from_now_ms: Option<u64>,
+    /// What ends the work for this request when its client leaves.
+    pub(crate) cancel_on_disconnect: CancelOnDisconnect,
+    /// Its client has left before the answer was complete, and the work for it has ended.
+    pub(crate) cancelled: Option<Cancelled>,
     /// When the phases of its request began; `None`: nothing needs that.
     pub(crate) times: Option<Box<Times>>,
     /// What the answer does for its session (`sticky`).
@@ -65,6 +72,7 @@ impl Notes {
 
     /// Begins the notes of the next request. Its times began before its answer, and its session was found before.
     pub(super) fn begin(&mut self) {
+        self.cancelled = None;
         self.is_unlogged = false;
         self.is_logged = false;
         self.log_variables = None;

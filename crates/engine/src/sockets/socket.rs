@@ -111,12 +111,20 @@ pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether the peer has closed the connection in both directions: it does not take anything any more either.
+/// Whether the peer has closed the connection in both directions: it does not take anything any more either. A TCP peer shows
+/// that with a reset, and one of a UNIX socket by closing it.
 pub fn has_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut watched = [PollFd::new(socket, PollFlags::empty())];
     // The kernel reports these whatever is asked for (poll(2)).
     let ends = PollFlags::POLLHUP | PollFlags::POLLERR;
     poll(&mut watched, PollTimeout::ZERO).is_ok() && watched[0].revents().is_some_and(|events| events.intersects(ends))
+}
+
+/// Whether the peer has ended its sending side, or has closed the connection, whatever it has sent before.
+pub fn has_stopped_sending(socket: BorrowedFd<'_>) -> bool {
+    // nix does not have this flag, and does not return events that it does not have. Each event that can come is an end.
+    let ends_sending = PollFlags::from_bits_retain(nix::libc::POLLRDHUP);
+    poll(&mut [PollFd::new(socket, ends_sending)], PollTimeout::ZERO).is_ok_and(|shown| shown > 0)
 }
 
 /// Writes both parts in one call, the first before the second. Never raises SIGPIPE.

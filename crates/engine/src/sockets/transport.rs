@@ -55,6 +55,9 @@ pub trait StreamTransport: Send {
     /// The client has cancelled its request, or has gone.
     fn is_gone(&self) -> bool;
 
+    /// The same, after a look at what the client has sent since its request.
+    fn has_gone_by_now(&self) -> bool;
+
     /// For a thread that must wait until there is room.
     fn room_wait(&self) -> Box<dyn StreamWait>;
 }
@@ -506,6 +509,18 @@ impl Transport {
             Carrier::Socket | Carrier::Tls(_) => socket::has_ended(self.socket.as_fd()),
             Carrier::Stream(stream) => stream.is_gone(),
         }
+    }
+
+    /// Whether the peer reads no more by now: it has reset or closed the connection, or its stream. With `counts_fin`, a peer
+    /// that has ended its sending side counts too. Costs a system call.
+    pub fn peer_has_gone(&self, counts_fin: bool) -> bool {
+        let has_gone = || match &self.carrier {
+            Carrier::Stream(stream) => stream.has_gone_by_now(),
+            Carrier::Tls(tls) if counts_fin && tls.peer_has_closed() => true,
+            Carrier::Socket | Carrier::Tls(_) if counts_fin => socket::has_stopped_sending(self.socket.as_fd()),
+            Carrier::Socket | Carrier::Tls(_) => socket::has_hung_up(self.socket.as_fd()),
+        };
+        self.is_broken || has_gone()
     }
 
     /// The peer has sent close_notify. The poll reports the end of a connection, but not this.

@@ -19,8 +19,20 @@ const MAX_THREADS: usize = 64;
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 /// Parts of the overview that the page does not show.
-const UNUSED: [&str; 10] =
-    ["addresses", "attendants", "bulkheads", "caches", "engines", "publish", "signals", "latency_seconds", "spans", "sticky"];
+const UNUSED: [&str; 12] = [
+    "addresses",
+    "attendants",
+    "bulkheads",
+    "caches",
+    "cancelled",
+    "engines",
+    "publish",
+    "rate_limits",
+    "signals",
+    "latency_seconds",
+    "spans",
+    "sticky",
+];
 
 /// The last event, and the measurements in it.
 #[derive(Debug, Default)]

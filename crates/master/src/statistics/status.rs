@@ -8,7 +8,7 @@ use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
 use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::histogram::Distribution;
-use bolide_scoreboard::{InFlight, Row, SessionResult};
+use bolide_scoreboard::{Cancelled, InFlight, Row, SessionResult};
 use bolide_services::statistics::{CacheFacts, LogFacts, RateLimitFacts, Snapshot};
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
@@ -136,6 +136,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "publish": publish(view),
         "sticky": sticky(view),
         "bulkheads": bulkheads(view),
+        "cancelled": cancelled(view),
         "signals": view.signaling.described(now_ms),
     })
 }
@@ -274,6 +275,15 @@ fn bulkheads(view: View<'_>) -> Vec<Value> {
         })
     };
     view.provision.bulkheads().counts(view.provision.settings()).into_iter().map(entry).collect()
+}
+
+/// Returns the requests whose clients had left; null without `cancel-on-disconnect`.
+fn cancelled(view: View<'_>) -> Value {
+    if !view.provision.settings().answering.may_cancel() {
+        return Value::Null;
+    }
+    let work = view.total_work();
+    Value::from_iter(Cancelled::ALL.map(|state| (state.name(), work.cancelled[state as usize])))
 }
 
 /// Returns the entry of a helper, `None` for other children.

@@ -36,7 +36,7 @@ pub struct Sample {
     pub errors_per_second: f64,
     /// p50, p90 and p99 in seconds, of about the last ten looks.
     pub latency_s: Option<[f64; 3]>,
-    /// Of `sticky` and `publish`, if the instance uses them.
+    /// Of `sticky`, `cancel-on-disconnect` and `publish`, if the instance uses them.
     pub services: Vec<ServiceCounts>,
     /// The newest first.
     pub generations: Vec<GenerationRow>,

@@ -219,6 +219,8 @@ struct Served {
     sticky: Option<Location>,
     /// Where each `bulkhead` was configured.
     bulkheads: Vec<Location>,
+    /// Where `cancel-on-disconnect` was configured.
+    cancel: Option<Location>,
     files: Option<Files>,
     script: Option<Helper>,
     is_jailed: bool,
@@ -247,7 +249,7 @@ impl Served {
         if let Some(path) = &answering.answering.health_path {
             answering::health::warn_of_hidden(path, &answering.routes, &files, context);
         }
-        let sticky = answering.sticky_location.take();
+        let (sticky, cancel) = (answering.sticky_location.take(), answering.cancel_location.take());
         let bulkheads = answering.bulkheads.iter().map(|(_, location)| location.clone()).collect();
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
@@ -280,6 +282,7 @@ impl Served {
             compiled,
             sticky,
             bulkheads,
+            cancel,
             files,
             script,
             is_jailed,
@@ -398,6 +401,9 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         answering::sticky::check(location, &settings, context);
     }
     answering::bulkheads::check(&served.bulkheads, &settings, context);
+    if let Some(location) = &served.cancel {
+        answering::cancelling::check(location, &settings, context);
+    }
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }

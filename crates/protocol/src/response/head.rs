@@ -111,6 +111,11 @@ impl ResponseHead {
         self.status
     }
 
+    /// Replaces the status for the log. Nothing of the head is sent any more.
+    pub fn note_status(&mut self, status: u16) {
+        self.status = status;
+    }
+
     /// Returns the status and its reason.
     pub fn status_text(&self) -> &[u8] {
         self.status_span.of(&self.text)

@@ -4,7 +4,7 @@ use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::census::{ConnectionKind, STATES};
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::meters::{GroupWork, MAX_GROUPS, TlsFailure};
-use bolide_scoreboard::{SessionResult, Work};
+use bolide_scoreboard::{Cancelled, SessionResult, Work};
 
 use crate::family::FamilyKind::{Counter, Gauge, Histogram};
 use crate::family::{Facts, Family, Number, Samples, families, of_sockets, one};
@@ -89,6 +89,9 @@ pub const FAMILIES: &[Family] = families![
             samples(&[name, "wait"], counts.refused_later.into());
         });
     }),
+    /// Requests with `cancel-on-disconnect` whose clients had left before the response was complete: `running` in the
+    /// application, which was cancelled, or `waiting`, and never begun.
+    ("bolide_cancelled_requests_total", Counter, &["state"], cancelled),
     /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),
     /// Threads of workers by state.
@@ -235,6 +238,14 @@ fn routes(facts: &Facts, samples: &mut Samples<'_>) {
             samples(&[name, class], count.into());
         }
     });
+}
+
+/// Most instances do not have `cancel-on-disconnect`, and do not get its series.
+fn cancelled(facts: &Facts, samples: &mut Samples<'_>) {
+    let counts = Cancelled::ALL.map(|state| (state, sum(facts, |work| work.cancelled[state as usize])));
+    if counts.iter().any(|(_, count)| *count > 0) {
+        counts.into_iter().for_each(|(state, count)| samples(&[state.name()], count.into()));
+    }
 }
 
 /// Most instances do not have `sticky`, and do not get its series.

@@ -91,6 +91,7 @@ mod tests {
         facts.bulkheads = vec![("reports".to_owned(), BulkheadCounts::default())];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
         facts.snapshot.workers[0].cores[0].work.sessions[0] = 1;
+        facts.snapshot.workers[0].cores[0].work.cancelled[0] = 1;
         for family in families() {
             let mut count = 0;
             (family.write)(&facts, &mut |labels, _| {

@@ -40,7 +40,7 @@ impl StreamWait for WaitingStream {
         let bell = multiplexer.streams.bells.register();
         let mut buffer = vec![0; CATCH_UP_BYTES];
         let has_room = loop {
-            multiplexer.catch_up(&mut buffer);
+            multiplexer.catch_up(&mut buffer, |_| true);
             if multiplexer.may_go_on(self.number, waits_for_window) {
                 break true;
             }
@@ -60,15 +60,29 @@ impl StreamWait for WaitingStream {
 }
 
 impl Multiplexer {
-    /// Sends and reads for the connection, like its own turn.
-    fn catch_up(&mut self, buffer: &mut [u8]) {
+    /// Reads what the client has sent behind a request that is about to begin: it may have cancelled it. What is left of it, and
+    /// requests that begin in it, have their turn with the connection's next one.
+    pub(super) fn look_ahead(&mut self) {
+        if !self.has_part() && !self.transport.has_input() {
+            return;
+        }
+        let mut buffer = vec![0; CATCH_UP_BYTES];
+        let mut left = CATCH_UP_BYTES;
+        self.catch_up(&mut buffer, |count| {
+            left = left.saturating_sub(count);
+            left > 0
+        });
+    }
+
+    /// Sends and reads for the connection, like its own turn. `may_read` is asked before each read.
+    fn catch_up(&mut self, buffer: &mut [u8], may_read: impl FnMut(usize) -> bool) {
         self.session.note_time(now_ms());
         self.transport.begin_turn();
         self.transport.is_full = false;
         self.flush();
         // A window update may stand behind the heads of requests.
         let batch = self.turns.lift_batch();
-        let pumped = self.pump(buffer, |_| true);
+        let pumped = self.pump(buffer, may_read);
         self.turns.limit_batch(batch);
         match pumped {
             // The client may wait for the session's own frames (such as an answer to its PING), and no other turn may come in the

@@ -64,6 +64,14 @@ impl StreamTransport for StreamLink {
         self.shared.lock().is_gone(self.number)
     }
 
+    fn has_gone_by_now(&self) -> bool {
+        let mut multiplexer = self.shared.lock();
+        if !multiplexer.is_gone(self.number) {
+            multiplexer.look_ahead();
+        }
+        multiplexer.is_gone(self.number)
+    }
+
     fn room_wait(&self) -> Box<dyn StreamWait> {
         Box::new(WaitingStream { shared: self.shared.clone(), number: self.number })
     }

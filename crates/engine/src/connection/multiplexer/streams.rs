@@ -81,11 +81,13 @@ pub struct OpenStreams {
     /// Streams with events.
     woken: Vec<u32>,
     pub bells: Bells,
+    /// Requests that are cancelled before they have a connection get one all the same, which logs them (`cancel-on-disconnect`).
+    keeps_cancelled: bool,
 }
 
 impl OpenStreams {
-    pub fn new(bells: Bells) -> OpenStreams {
-        OpenStreams { bells, ..OpenStreams::default() }
+    pub fn new(bells: Bells, keeps_cancelled: bool) -> OpenStreams {
+        OpenStreams { bells, keeps_cancelled, ..OpenStreams::default() }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -170,9 +172,11 @@ impl OpenStreams {
         self.woken.push(number);
     }
 
-    /// The client cancels a request. If the request has no connection yet, it is dropped.
+    /// The client cancels a request. If the request has no connection yet, it is usually dropped.
     pub fn reset(&mut self, number: u32) {
-        self.arrived.retain(|arrival| arrival.number != number);
+        if !self.keeps_cancelled {
+            self.arrived.retain(|arrival| arrival.number != number);
+        }
         if let Some(line) = self.entry(number) {
             line.is_reset = true;
             // Its bytes were returned to the client's window, so they are not kept either.
@@ -180,7 +184,8 @@ impl OpenStreams {
             self.woken.push(number);
             self.bells.ring();
         }
-        self.open.retain(|line| !line.is_reset || line.key.is_some());
+        let keeps_cancelled = self.keeps_cancelled;
+        self.open.retain(|line| !line.is_reset || line.key.is_some() || keeps_cancelled);
     }
 
     /// The client has gone, or violates the protocol: wakes all streams with a reset.

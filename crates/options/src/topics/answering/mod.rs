@@ -2,6 +2,7 @@
 //! configuration.
 
 pub mod bulkheads;
+pub mod cancelling;
 pub mod health;
 pub mod named_files;
 pub mod rate_limit;
@@ -206,6 +207,25 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::Form("keys and values"), "none")
     .reach(Reach::Application),
+    /// End the work for a request whose client has left before its response was complete. The task of an ASGI request is
+    /// cancelled (`asyncio.CancelledError`). A request whose client has left while it waited for a thread, a greenlet or the
+    /// event loop is never begun, in WSGI and gevent too. Requests that run in threads and greenlets continue, as do WebSockets,
+    /// and tasks after their response. The request has status 499 in the log. With `true` a client has left if its connection
+    /// was reset or closed, or if it has reset its stream of HTTP/2 or aborted its request of FastCGI. A client that has only
+    /// ended its sending side may still read, so its request goes on. With `fin` that counts too, for instances behind a reverse
+    /// proxy over TCP, which shows nothing else when its client leaves. The route action `cancel-on-disconnect:` sets it for
+    /// some requests.
+    /// Example: cancel-on-disconnect = true
+    supported(
+        "cancel-on-disconnect",
+        set!(|draft, _, pair| {
+            let answering = draft.of::<AnsweringDraft>();
+            answering.cancel_location = Some(pair.location.clone());
+            answering.answering.cancel_on_disconnect = cancelling::policy(pair)?;
+        }),
+    )
+    .takes(Value::SwitchOr("`fin`, for instances behind a reverse proxy over TCP"), "off")
+        .reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
@@ -301,8 +321,9 @@ impl AnsweringDraft {
             context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
         let routes = routes.unwrap_or_default();
+        let cancels_by_route = routes.needs.cancels_on_disconnect;
         let bulkheads = self.bulkheads.into_iter().map(|(bulkhead, _)| bulkhead).collect();
-        let mut answering = Answering { checked_cache, bulkheads, ..self.answering };
+        let mut answering = Answering { checked_cache, bulkheads, cancels_by_route, ..self.answering };
         for (_, page) in &mut answering.error_pages {
             *page = context.absolute(&page);
         }
@@ -397,4 +418,6 @@ pub struct AnsweringDraft {
     /// Where `sticky` was configured first.
     pub sticky_location: Option<Location>,
     pub bulkheads: Vec<bulkheads::LocatedBulkhead>,
+    /// Where `cancel-on-disconnect` was configured last.
+    pub cancel_location: Option<Location>,
 }
