@@ -53,8 +53,8 @@ def fork_alone():
 
 
 def view(path, name):
-    """Returns the body. ``/quick`` does not wait, ``/held/GATE`` waits at a gate, and so does a child of ``/forks/GATE``;
-    ``/fork-and-held/GATE`` forks a child that exits immediately, and waits then.
+    """Returns the body. ``/quick`` does not wait, ``/slow/MS`` takes at least MS milliseconds, ``/held/GATE`` waits at a
+    gate, and so does a child of ``/forks/GATE``; ``/fork-and-held/GATE`` forks a child that exits immediately, and waits then.
     """
     _, kind, *rest = path.split("/")
     if kind == "fork":
@@ -67,6 +67,8 @@ def view(path, name):
         os._exit(0)
     if kind == "held":
         wait_at(rest[0])
+    if kind == "slow":
+        time.sleep(int(rest[0]) / 1000)
     return name.encode()
 
 

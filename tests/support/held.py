@@ -49,16 +49,19 @@ class Request:
         }
         self.client.send(sent[self.protocol]())
 
+    def answer(self):
+        """Returns the response."""
+        if self.protocol == "http":
+            return self.client.read_response()
+        if self.protocol == "uwsgi":
+            return uwsgi.Answer(self.client.read_to_end())
+        if self.protocol == "fastcgi":
+            return fastcgi.read_answer(self.client)
+        return scgi.Answer(self.client.read_to_end())
+
     def finish(self):
         """Returns the body; any status other than 200 is an error."""
-        if self.protocol == "http":
-            answer = self.client.read_response()
-        elif self.protocol == "uwsgi":
-            answer = uwsgi.Answer(self.client.read_to_end())
-        elif self.protocol == "fastcgi":
-            answer = fastcgi.read_answer(self.client)
-        else:
-            answer = scgi.Answer(self.client.read_to_end())
+        answer = self.answer()
         assert answer.status == 200, answer
         return answer.body.decode()
 

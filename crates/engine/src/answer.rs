@@ -329,6 +329,11 @@ impl<'a> Answer<'a> {
         }
     }
 
+    /// The request has waited too long, and is refused.
+    pub(crate) fn refuse(&mut self, retry_after: &str) {
+        self.writer.answer_overloaded(retry_after);
+    }
+
     /// Sends a response before the answer, immediately. It is only a hint, so clients of HTTP/1.0, reverse proxies that speak
     /// uwsgi, and clients whose socket is full do not get it.
     ///

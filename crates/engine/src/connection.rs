@@ -3,6 +3,7 @@
 //! It moves bytes between its transport and its session, and passes the session's events to the exchange. One thread at a time
 //! attends to it when its socket has events. It does not know about the poll or other connections. Workers run it.
 
+pub mod admission;
 pub mod beginning;
 pub mod census;
 pub mod checks;
@@ -83,6 +84,8 @@ pub struct Connection<A: App> {
     pub is_shared: bool,
     /// Its name in the connection table.
     pub key: Key,
+    /// When the request of a stream arrived, in monotonic milliseconds.
+    arrived_ms: u64,
     /// When it is given up, in monotonic milliseconds.
     pub deadline_ms: u64,
     is_overdue: bool,

@@ -3,6 +3,7 @@
 //! The poll is edge-triggered: each connection is registered once in its life, and read until it is empty. Workers run it.
 
 mod accepting;
+mod admission;
 mod bulkheads;
 mod census;
 mod checks;

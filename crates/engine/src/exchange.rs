@@ -3,6 +3,7 @@
 //! It does not know about sockets or readiness: answers go through a [`crate::response::ResponseWriter`], and input is passed in.
 //! The thread that serves the connection runs it.
 
+pub mod admission;
 pub mod availability;
 pub mod beginning;
 pub mod bulkheads;
@@ -15,6 +16,7 @@ pub mod https_redirect;
 pub mod leaks;
 mod log_entry;
 pub mod passage;
+pub mod refusing;
 pub mod relay;
 pub mod routing;
 mod serving;
@@ -30,7 +32,7 @@ use crate::request::request_stream::RequestStream;
 use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
-use bulkheads::{Admission, Permit, Ticket};
+use bulkheads::{BulkheadVerdict, Permit, Ticket};
 pub use log_entry::AwaitedBody;
 use log_entry::KeptLogEntry;
 use passage::Passage;
@@ -105,8 +107,8 @@ pub enum WaitingBody {
 
 impl Waiting {
     pub fn ticket(&self) -> Option<&Ticket> {
-        match &self.passage.admission {
-            Admission::Waits(ticket) => Some(ticket),
+        match &self.passage.bulkhead {
+            BulkheadVerdict::Waits(ticket) => Some(ticket),
             _ => None,
         }
     }

@@ -88,6 +88,10 @@ const BULKHEAD: [(&str, &str, &str); 5] = [
     ("refused_by_wait", "refused by wait", "refused by wait"),
 ];
 
+/// The counts of `admission`.
+const ADMISSION: [(&str, &str, &str); 3] =
+    [("rejected", "refused", "refused"), ("waiting", "waits", "wait"), ("limit", "may wait", "may wait")];
+
 /// What a service has counted since startup.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServiceCounts {
@@ -99,7 +103,7 @@ pub struct ServiceCounts {
 }
 
 impl ServiceCounts {
-    /// Reads those of `sticky`, `cancel-on-disconnect`, `publish`, rate limits and bulkheads, if the instance uses them.
+    /// Reads those of the services that the instance uses.
     pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
         let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
         let cancelled = Cancelled::ALL.map(Cancelled::name).map(|key| (key, key, key));
@@ -107,6 +111,7 @@ impl ServiceCounts {
         let services = [
             ("sticky", "sticky", &answer["sticky"], &sticky[..]),
             ("cancelled requests", "cancelled", &answer["cancelled"], &cancelled[..]),
+            ("admission", "admission", &answer["admission"], &ADMISSION),
             ("publish", "publish", publish, &MESSAGES),
             ("publish to other machines", "other machines", &publish["remote"], &REMOTE_MESSAGES),
         ];
@@ -121,7 +126,9 @@ impl ServiceCounts {
         });
         let used = services.into_iter().chain(limits).chain(bulkheads).filter(|(_, _, entry, _)| entry.is_object());
         used.map(|(title, short_title, entry, words)| {
-            let counts = words.iter().map(|(key, one, several)| {
+            // A number that is not known is null.
+            let known = words.iter().filter(|(key, ..)| entry.get(*key) != Some(&Value::Null));
+            let counts = known.map(|(key, one, several)| {
                 // Some are lists of what they count.
                 let count = entry[*key].as_array().map_or_else(|| number(&entry[*key]), |list| list.len() as u64);
                 (count, if count == 1 { one } else { several }.replace('_', " "))
@@ -156,6 +163,7 @@ mod tests {
         let answer = json!({
             "sticky": {"here": 12, "moved": 3, "relayed": 5, "learned": 4, "not_moved": 0},
             "cancelled": {"running": 2, "waiting": 1},
+            "admission": {"rejected": 5, "waiting": 1, "limit": null, "service_us": null},
             "publish": {"published": 1, "delivered": 2, "missed": 0, "listeners": [{"pid": 7}, {"pid": 8}], "remote": remote},
             "rate_limits": [{"name": "login", "rate": "10/m", "burst": 5, "refused": 3, "uncounted": 0}],
             "bulkheads": [{"name": "reports", "in_flight": 2, "waiting": 1, "passed": 40, "refused_by_queue": 3}],
@@ -165,6 +173,7 @@ mod tests {
             [
                 "sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved",
                 "cancelled requests: 2 running, 1 waiting",
+                "admission: 5 refused, 1 waits",
                 "publish: 1 message, 2 delivered, 0 missed, 2 processes listen",
                 "publish to other machines: 7 sent, 0 unsent, 1 received, 1 interruption",
                 "rate limit login: 3 refused, 0 uncounted",

@@ -83,6 +83,18 @@ counters! {
         pub spread_ms: AtomicU64,
         /// Which of the two generations that may serve at the same time the worker is of (0 or 1), for `sticky`.
         pub side: AtomicU32,
+        /// With `admission`: moving averages over few and over many requests of the time that each keeps a thread busy, as the
+        /// bits of a number of microseconds, and the number of requests in them.
+        pub service_us: AtomicU32,
+        pub service_long_us: AtomicU32,
+        pub service_samples: AtomicU32,
+        /// Requests that the worker serves at the same time if its threads do not say that: its greenlets. 0: its threads.
+        pub service_places: AtomicU32,
+        /// Monotonic time of the last service time in the averages, in milliseconds.
+        pub serviced_ms: AtomicU64,
+        /// Requests that wait on connections of this worker, as its companion has counted them last; 0 if a thread was free
+        /// since.
+        pub waiting_requests: AtomicU32,
     }
 }
 

@@ -92,6 +92,9 @@ counters! {
         pub sessions: [AtomicU64; SessionResult::ALL.len()],
         /// Requests whose clients have left, in the order of [`Cancelled`].
         pub cancelled: [AtomicU64; Cancelled::ALL.len()],
+        /// Requests that were refused because they had waited too long, or too many waited (`admission`). They are not among
+        /// `requests`. The companion counts here too, so that writers add with one instruction.
+        pub late_requests: AtomicU64,
     }
     /// The counters of a thread as numbers, or the sum of those of several.
     #[derive(Copy)]

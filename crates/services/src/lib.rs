@@ -1,6 +1,7 @@
 //! The decisions of an instance beyond serving and supervising: statistics, due jobs, the number of workers, limits. Each file is
 //! one service, a pure function of its input, without I/O, clocks or processes.
 
+pub mod admission;
 pub mod canary;
 pub mod cheaper;
 pub mod cron;

@@ -46,6 +46,21 @@ pub struct Snapshot {
     pub spans: Option<SpanCounts>,
     /// `None` without `publish`.
     pub messages: Option<MessageCounts>,
+    /// `None` without `admission`.
+    pub admission: Option<AdmissionFacts>,
+}
+
+/// The numbers of adaptive admission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AdmissionFacts {
+    /// Requests that were refused since startup.
+    pub rejected: u64,
+    /// Requests and connections that wait for a thread.
+    pub waiting: u64,
+    /// How many may wait; `None` while the capacity is not known.
+    pub limit: Option<u32>,
+    /// How long a request keeps a thread, on average of the last ones.
+    pub service_us: Option<u64>,
 }
 
 /// What has become of the messages of channels.

@@ -5,7 +5,9 @@ use bolide_scoreboard::{ApplicationWork, Work};
 
 use super::*;
 use crate::reloads::ReloadCause;
-use crate::statistics::{LogFacts, MessageCounts, Metric, RateLimitFacts, RemoteMessageCounts, SocketFacts, SpanCounts};
+use crate::statistics::{
+    AdmissionFacts, LogFacts, MessageCounts, Metric, RateLimitFacts, RemoteMessageCounts, SocketFacts, SpanCounts,
+};
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
@@ -31,6 +33,7 @@ pub fn snapshot() -> Snapshot {
     };
     Snapshot {
         spans: Some(SpanCounts { exported: 7, failed: 1, dropped: 2 }),
+        admission: Some(AdmissionFacts { rejected: 3, waiting: 2, limit: Some(40), service_us: Some(20_000) }),
         messages: Some(MessageCounts {
             published: 10,
             delivered: 39,

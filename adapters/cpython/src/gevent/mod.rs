@@ -244,6 +244,7 @@ impl GeventThread {
             lent: None,
             ended: None,
             number: 0,
+            waits_since_ms: None,
             is_busy: false,
             environ: None,
             timeout: None,

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 
+use bolide_contract::clock::now_ms;
 use bolide_engine::answer::Answer;
 use pyo3::ffi;
 
@@ -34,6 +35,8 @@ pub struct Seat {
     pub ended: Option<JobEnd>,
     /// Counts its requests, so that events of an earlier one are recognized.
     pub number: u64,
+    /// When its request began to wait for others to end, in monotonic milliseconds; `None` if it did not.
+    pub waits_since_ms: Option<u64>,
     /// It has a request.
     pub is_busy: bool,
     /// `environ` of the request that it serves, from the application's call on.
@@ -127,6 +130,7 @@ impl Pool {
     /// Begins a request in this greenlet. False: it has to wait until another one ends.
     pub fn begin(&self, seat: &Object) -> bool {
         if self.is_full() {
+            Seat::with(seat, |seat| seat.waits_since_ms = Some(now_ms()));
             self.waiting.borrow_mut().push_back(seat.clone());
             return false;
         }

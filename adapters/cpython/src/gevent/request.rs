@@ -5,6 +5,7 @@
 
 use std::ptr::null_mut;
 
+use bolide_contract::clock::precise_us;
 use bolide_engine::answer::{Answer, Failure, Stage, Then};
 use bolide_engine::request_stream::RequestStream;
 use pyo3::ffi;
@@ -65,12 +66,22 @@ pub fn run(gevent: &'static Gevent, seat: &Object, job: Job) -> bool {
     // SAFETY: the seat keeps the callables, and so their state, until this request ends below.
     let Some(state) = state.and_then(|state| unsafe { state.as_ref() }) else { return false };
     let application = job.application;
-    Seat::with(seat, |seat| seat.environ = Some(job.environ.clone()));
-    // The client may have left while the request waited for others.
-    let ended = if state.place.get() == Place::Gone {
+    let waits_since_ms = Seat::with(seat, |seat| {
+        seat.environ = Some(job.environ.clone());
+        seat.waits_since_ms.take()
+    });
+    // The client may have left while the request waited for others, or be about to.
+    let is_over = state.place.get() == Place::Gone || waits_since_ms.is_some_and(|since_ms| is_refused(gevent, state, since_ms));
+    let ended = if is_over {
         Ended::Answered
     } else {
-        in_own_context(gevent, || answer(gevent, seat, state, job))
+        let measured = gevent.embedded().filter(|embedded| embedded.worker().admission.is_some());
+        let measured = measured.map(|embedded| (embedded, precise_us()));
+        let ended = in_own_context(gevent, || answer(gevent, seat, state, job));
+        if let Some((embedded, began_us)) = measured {
+            embedded.note_service(began_us);
+        }
+        ended
     };
     let end = match ended {
         Ended::Answered => JobEnd::Finished,
@@ -92,6 +103,16 @@ pub fn run(gevent: &'static Gevent, seat: &Object, job: Job) -> bool {
     }
     release(seat, matches!(place, Place::Lent(_)).then_some(end));
     matches!(ended, Ended::Killed)
+}
+
+/// Refuses a request that has waited too long for others to end. Returns whether it was refused.
+fn is_refused(gevent: &Gevent, state: &CallState, since_ms: u64) -> bool {
+    let Place::Kept(id) = state.place.get() else { return false };
+    let mut is_refused = false;
+    visit(id, |answer, _| {
+        is_refused = gevent.embedded().is_some_and(|embedded| embedded.refuse_if_late(since_ms, answer));
+    });
+    is_refused
 }
 
 /// Runs code with context variables of its own (PEP 567), which begin as those of the worker.

@@ -39,6 +39,25 @@ pub struct Answering {
     pub cancel_on_disconnect: CancelOnDisconnect,
     /// A route sets that for some requests.
     pub cancels_by_route: bool,
+    /// `admission`: how long a request may wait before it begins; `None`: for any time.
+    pub admission: Option<Admission>,
+}
+
+/// Settings of adaptive admission (`admission = auto`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Admission {
+    /// `admission-patience`, in milliseconds.
+    pub patience_ms: u64,
+}
+
+impl Admission {
+    /// Clients give up after some seconds, and impatient ones after one. A request that begins within half a second still reaches
+    /// them.
+    pub const PATIENCE_MS: u64 = 500;
+    /// Below this many milliseconds, a wait is not overload: the kernel counts in ticks, and the garbage collector takes some.
+    pub const MIN_PATIENCE_MS: u64 = 50;
+    /// Above, no client waits.
+    pub const MAX_PATIENCE_MS: u64 = 600_000;
 }
 
 /// Whether the work for a request ends when its client has left, and what shows that.

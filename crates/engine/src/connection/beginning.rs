@@ -54,6 +54,7 @@ pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &
     };
     let timeout_ms = connection.timeout_ms(worker);
     let mut stream = bare(transport, session, connection.client.of_stream(), connection.listener);
+    stream.arrived_ms = now_ms.saturating_sub(connection.kernel_wait_ms(worker, now_ms));
     stream.deadline_ms = now_ms + timeout_ms;
     stream.link = Link::Stream { multiplexer: multiplexer.clone(), number };
     // Its connection is registered with the poll.
@@ -77,6 +78,7 @@ pub(super) fn bare<A: App>(transport: Transport, session: Session, client: Clien
         is_last: false,
         is_shared: false,
         key: Key::CONTROL,
+        arrived_ms: 0,
         deadline_ms: 0,
         is_overdue: false,
         is_resting: false,

@@ -12,28 +12,32 @@ use crate::app::App;
 use crate::exchange::health::{is_check, is_head, wire_of, write};
 use crate::exchange::worker::Worker;
 use crate::response::buffers::ResponseBuffers;
-use crate::response::{Progress, Terms};
+use crate::response::{Progress, ResponseWriter, Terms};
 use crate::scheduling::clock::Clock;
 use crate::sockets::socket::{self, Read};
 
 /// Maximum size of the head of a check that is found without reading, in bytes. One with a longer head waits like any request.
 const MAX_HEAD_BYTES: usize = 4096;
 
+/// Maximum size of a request that is answered without reading it before, in bytes.
+pub(super) const MAX_UNREAD_BYTES: usize = 8192;
+
 /// What the next request of a connection is, as far as it is here.
 #[derive(Debug)]
 pub enum Unread {
-    Check(UnreadCheck),
+    Check(UnreadRequest),
     /// Another request, a part of one, nothing, or something that can't be found out without reading.
     Other,
 }
 
-/// A health check that is here as a whole, and nothing behind it.
+/// A request that is answered by the server itself. A health check is here as a whole, with nothing behind it.
 #[derive(Debug)]
-pub struct UnreadCheck {
-    bytes: usize,
-    wire: Wire,
-    is_head: bool,
-    may_keep: bool,
+pub struct UnreadRequest {
+    /// Those that are read before the answer, at most [`MAX_UNREAD_BYTES`].
+    pub(super) bytes: usize,
+    pub(super) wire: Wire,
+    pub(super) is_head: bool,
+    pub(super) may_keep: bool,
 }
 
 impl<A: App> Connection<A> {
@@ -55,32 +59,44 @@ impl<A: App> Connection<A> {
     }
 
     /// Its requests can be seen without reading: they come as HTTP/1, in the clear.
-    fn shows_requests(&self) -> bool {
+    pub(super) fn shows_requests(&self) -> bool {
         let is_plain = matches!(self.session, Session::Http1(_)) && self.stage == ConnectionStage::Serves;
         is_plain && matches!(self.link, Link::Socket { may_be_http2: false }) && !self.is_shared && self.may_move()
     }
 
     /// Answers a check that waits. Returns whether the connection continues.
-    pub fn answer_unread(&mut self, check: &UnreadCheck, worker: &Worker, clock: &Clock) -> bool {
-        let mut bytes = [0; MAX_HEAD_BYTES];
+    pub fn answer_unread(&mut self, check: &UnreadRequest, worker: &Worker, clock: &Clock) -> bool {
+        self.answer_early(check, worker, clock, |writer| write(writer, worker.availability.service()))
+    }
+
+    /// Answers a request that waits. Returns whether the connection continues.
+    pub(super) fn answer_early(
+        &mut self,
+        request: &UnreadRequest,
+        worker: &Worker,
+        clock: &Clock,
+        write: impl FnOnce(&mut ResponseWriter<'_>),
+    ) -> bool {
+        let mut bytes = [0; MAX_UNREAD_BYTES];
+        let Some(bytes) = bytes.get_mut(..request.bytes) else { return false };
         // Only this thread reads from the connection, so its bytes are still there.
-        match self.transport.read(&mut bytes[..check.bytes]) {
-            Read::Bytes(count) if count == check.bytes => {}
+        match self.transport.read(bytes) {
+            Read::Bytes(count) if count == request.bytes => {}
             Read::Bytes(_) | Read::Nothing | Read::End | Read::Broken => return false,
         }
         let keepalive_ms = worker.settings.limits.keepalive_ms;
-        let keep_alive = check.may_keep && keepalive_ms > 0 && !worker.closes_connections();
+        let keep_alive = request.may_keep && keepalive_ms > 0 && !worker.closes_connections();
         let terms = Terms {
-            wire: check.wire,
-            head_only: check.is_head,
+            wire: request.wire,
+            head_only: request.is_head,
             keep_alive,
-            client_keeps: check.may_keep,
+            client_keeps: request.may_keep,
             may_cork: false,
             date_line: clock.date_line(),
         };
         let mut writer = self.writer();
         writer.begin(terms, ResponseBuffers::default());
-        write(&mut writer, worker.availability.service());
+        write(&mut writer);
         // An answer of some 200 bytes has no room only if the client reads none of its answers.
         let has_left = writer.advance() == Progress::Done;
         writer.end();
@@ -108,7 +124,7 @@ fn check_of(bytes: &[u8], worker: &Worker) -> Unread {
     if !is_alone || !is_check(worker, &event.head, head, &parts.variables) {
         return Unread::Other;
     }
-    Unread::Check(UnreadCheck {
+    Unread::Check(UnreadRequest {
         bytes: used,
         wire: wire_of(&event.head, event.wire),
         is_head: is_head(&event.head, head),

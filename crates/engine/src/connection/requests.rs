@@ -188,6 +188,9 @@ impl<A: App> Connection<A> {
                 return Ok((used, ServeStep::More));
             }
         };
+        if let Some(refused) = self.refuse_if_late(&head, bytes, used, context) {
+            return refused;
+        }
         if let Some(affinity) = context.worker.affinity
             && let Some(served) = self.serve_elsewhere(affinity, &mut head, bytes, used, context)
         {
@@ -429,7 +432,10 @@ impl<A: App> Connection<A> {
                 let Collecting { head, bytes, parts, collector, passage, awaited, .. } = *collecting;
                 context.thread.parts = parts;
                 context.thread.awaited = awaited.arrived(context.thread.slot);
-                let answered = self.answer_collected(&head, &bytes, collector, passage, context);
+                let answered = match self.refuse_collected_if_late(&head, &bytes, context) {
+                    Some(step) => Ok(step),
+                    None => self.answer_collected(&head, &bytes, collector, passage, context),
+                };
                 // A request that was answered without the application has no call.
                 let unused = std::mem::take(&mut context.thread.awaited);
                 context.thread.slot.complete(unused, End { status: 0, microseconds: 0 });
@@ -562,7 +568,11 @@ pub(super) fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: 
 }
 
 /// The adapter's memory of the header block, or the place for one.
-fn memory<'a, A: App>(memo: &'a mut Option<A::Memo>, head: &HeadEvent, app: &mut AppThread<A>) -> HeaderMemory<'a, A::Memo> {
+pub(super) fn memory<'a, A: App>(
+    memo: &'a mut Option<A::Memo>,
+    head: &HeadEvent,
+    app: &mut AppThread<A>,
+) -> HeaderMemory<'a, A::Memo> {
     if !head.is_repeated && memo.is_some() {
         app.discard(Leftover { memo: memo.take(), pending: None });
     }

@@ -9,7 +9,7 @@ use bolide_protocol::session::{HeadEvent, HeadParts};
 use super::steps::{NextAction, ServeStep};
 use super::{Connection, Link};
 use crate::app::App;
-use crate::exchange::bulkheads::{Admission, Permit, Ticket};
+use crate::exchange::bulkheads::{BulkheadVerdict, Permit, Ticket};
 use crate::exchange::context::Context;
 use crate::exchange::passage::Passage;
 use crate::exchange::{BodySource, ExchangeState, Served, Waiting, WaitingBody};
@@ -35,15 +35,15 @@ impl<A: App> Connection<A> {
     /// Continues with a request that has waited. `None`: its state has changed, continue.
     pub(super) fn go_on_waiting(&mut self, mut waiting: Box<Waiting>, context: &mut Context<'_, A>) -> Option<NextAction> {
         let now_ms = context.thread.clock.now_ms;
-        let admission = std::mem::replace(&mut waiting.passage.admission, Admission::Left);
-        waiting.passage.admission = match admission {
+        let bulkhead = std::mem::replace(&mut waiting.passage.bulkhead, BulkheadVerdict::Left);
+        waiting.passage.bulkhead = match bulkhead {
             _ if self.client_has_left() => {
                 self.transport.is_broken = true;
-                Admission::Left
+                BulkheadVerdict::Left
             }
-            Admission::Waits(ticket) if ticket.until_ms() <= now_ms => ticket.refused(),
-            Admission::Waits(ticket) => {
-                waiting.passage.admission = Admission::Waits(ticket);
+            BulkheadVerdict::Waits(ticket) if ticket.until_ms() <= now_ms => ticket.refused(),
+            BulkheadVerdict::Waits(ticket) => {
+                waiting.passage.bulkhead = BulkheadVerdict::Waits(ticket);
                 self.exchange.state = ExchangeState::Waiting(waiting);
                 return Some(NextAction::Wait);
             }
@@ -84,7 +84,7 @@ impl<A: App> Connection<A> {
                 Ok(self.after_answer(served, context))
             }
             WaitingBody::Unread { collector, owes_continue } => {
-                if matches!(passage.admission, Admission::Permitted(_)) {
+                if matches!(passage.bulkhead, BulkheadVerdict::Permitted(_)) {
                     self.send_continue(&head, owes_continue);
                     self.begin_collecting(head, bytes, collector, Some(passage), context)?;
                     return Ok(ServeStep::More);
@@ -135,7 +135,7 @@ impl<A: App> Connection<A> {
         if let ExchangeState::Waiting(waiting) = &mut self.exchange.state
             && waiting.passage.waits()
         {
-            waiting.passage.admission = Admission::Permitted(permit);
+            waiting.passage.bulkhead = BulkheadVerdict::Permitted(permit);
         }
     }
 }

@@ -12,9 +12,9 @@ use bolide_scoreboard::Slot;
 
 use crate::app::Language;
 use crate::connection::Connection;
-use crate::connection::checks::{Unread, UnreadCheck};
+use crate::connection::checks::{Unread, UnreadRequest};
 use crate::event_loop::accepting::{Entered, MAX_CHECKED, enter, is_full_in_pause};
-use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::event_loop::worker_state::{Housekeeping, LeaderState, Shared};
 use crate::forks;
 use crate::scheduling::clock::Clock;
 use crate::scheduling::connections::{ConnectionTable, EventSource, Key};
@@ -92,9 +92,12 @@ impl<L: Language> Shared<L> {
     /// A worker with a free thread serves what waits in the listen queue, and a canary is compared by what each generation
     /// accepts when it can serve it.
     fn may_accept_for_checks(&self, number: usize, state: &LeaderState<L::App>) -> bool {
-        let housekeeping = &state.housekeeping;
-        let is_possible = self.worker.accepts_checks_at(number)
-            && !self.worker.is_told_to_drain()
+        self.worker.accepts_checks_at(number) && self.may_accept_in_calls(number, &state.housekeeping)
+    }
+
+    /// Whether the companion may accept connections from a socket.
+    pub(crate) fn may_accept_in_calls(&self, number: usize, housekeeping: &Housekeeping) -> bool {
+        let is_possible = !self.worker.is_told_to_drain()
             && !housekeeping.doom.is_at_work()
             && !housekeeping.descriptors.are_missing()
             && housekeeping.pauses.iter().all(|pause| pause.listener != number);
@@ -102,7 +105,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Whether another worker in service has a thread outside of calls, by the scoreboard.
-    fn has_free_worker(&self) -> bool {
+    pub(crate) fn has_free_worker(&self) -> bool {
         let is_free = |slot: &Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
         let rows = (0..).zip(self.scoreboard.rows());
         let mut others = rows.filter(|(number, row)| *number != self.row_number && row.has_room());
@@ -110,7 +113,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Accepts one connection, and has the poll report what comes on it: no thread attends to it now.
-    fn accept_unread(&self, number: usize, state: &mut LeaderState<L::App>) -> Option<Key> {
+    pub(crate) fn accept_unread(&self, number: usize, state: &mut LeaderState<L::App>) -> Option<Key> {
         let listener = self.worker.listeners.get(number)?;
         let LeaderState { connections, housekeeping, .. } = &mut *state;
         let Entered::One(key) = enter(self, listener.accept(), number, connections, housekeeping, now_ms()) else { return None };
@@ -140,7 +143,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Returns whether the connection continues.
-    fn answer_check(&self, key: Key, check: &UnreadCheck, clock: &Clock, state: &mut LeaderState<L::App>) -> bool {
+    fn answer_check(&self, key: Key, check: &UnreadRequest, clock: &Clock, state: &mut LeaderState<L::App>) -> bool {
         let Some(mut connection) = state.connections.check_out(key) else { return false };
         let continues = connection.answer_unread(check, &self.worker, clock);
         if continues {
@@ -153,7 +156,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Closes a connection without the language: the next thread that holds it drops its objects.
-    fn close_checked(&self, key: Key, connection: &mut Connection<L::App>, state: &mut LeaderState<L::App>) {
+    pub(crate) fn close_checked(&self, key: Key, connection: &mut Connection<L::App>, state: &mut LeaderState<L::App>) {
         if forks::has_forked() {
             // Closing our descriptor does not end a connection that another process has open too.
             socket::end_sending(connection.socket());

@@ -1,12 +1,13 @@
 //! A worker's companion: a thread without the language that looks after connections while every thread of the worker is inside a
 //! call of the application. It hands connections with new requests over to other workers ([`crate::event_loop::moving`]), and
 //! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time. With `health-path` it accepts connections too,
-//! and answers the health checks on them ([`crate::event_loop::checks`]).
+//! and answers the health checks on them ([`crate::event_loop::checks`]). With `admission` it refuses requests that wait too long
+//! ([`crate::event_loop::admission`]).
 //!
-//! A worker starts the companion when it has a second connection, as its next call may be a long one, and with `health-path` when
-//! it has the first. The companion looks once a millisecond while calls are slow. While they are quick, the leader puts the look
-//! off with one system call in some milliseconds, since a wake-up costs more than some requests. An idle companion sleeps until
-//! the next connection is attended to. If there is no other worker and no `health-path`, it also sleeps during calls, until the
+//! A worker starts the companion when it has a second connection, as its next call may be a long one, and with `health-path` or
+//! `admission` when it has the first. The companion looks once a millisecond while calls are slow. While they are quick, the
+//! leader puts the look off with one system call in some milliseconds, since a wake-up costs more than some requests. An idle
+//! companion sleeps until the next connection is attended to. If there is no other worker and neither option, it also sleeps during calls, until the
 //! master orders a handover. It does not know about protocols. Workers run it.
 
 use std::os::fd::AsFd;
@@ -22,6 +23,7 @@ use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use nix::sys::signal::SigSet;
 
 use crate::app::Language;
+use crate::event_loop::admission::Waits;
 use crate::event_loop::checks::Checks;
 use crate::event_loop::handing_over::move_rest;
 use crate::event_loop::moving::{Move, move_away};
@@ -85,8 +87,8 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        // A health check may come on another connection.
-        if state.housekeeping.needs_companion && (state.connections.population().all() > 1 || self.worker.answers_checks()) {
+        // A health check may come on another connection, and so may a request that waits too long.
+        if state.housekeeping.needs_companion && (state.connections.population().all() > 1 || self.worker.answers_in_calls()) {
             // This very call may be the one that does not end.
             state.housekeeping.needs_companion = false;
             self.begin_companion();
@@ -150,6 +152,9 @@ impl<L: Language> Shared<L> {
         let _ = SigSet::all().thread_block();
         let mut before = None;
         let mut checks = self.worker.answers_checks().then(Checks::new);
+        // Requests in another event loop do not wait for a thread.
+        let is_embedded = self.worker.row.is_embedded.load(Relaxed) == 1;
+        let mut waits = (self.worker.admission.is_some() && !is_embedded).then(Waits::new);
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
         while !self.companion_thread.is_called_off() {
@@ -160,7 +165,10 @@ impl<L: Language> Shared<L> {
             if let Some(checks) = &mut checks {
                 checks.note_calls(calls);
             }
-            if is_lasting && self.look_after_waiting(&mut events, checks.as_mut()) {
+            if let Some(waits) = &mut waits {
+                waits.note_calls(calls);
+            }
+            if is_lasting && self.look_after_waiting(&mut events, checks.as_mut(), waits.as_mut()) {
                 self.worker.held_answers.watch(false);
                 // New events wake it immediately.
                 self.wait_for_events();
@@ -187,7 +195,7 @@ impl<L: Language> Shared<L> {
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
-        guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.answers_checks();
+        guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.answers_in_calls();
         self.companion.has_begun.store(false, SeqCst);
     }
 
@@ -235,7 +243,7 @@ impl<L: Language> Shared<L> {
 
     /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
     /// immediate look would achieve nothing: the worker's own threads look after the connections, or the queue is full.
-    fn look_after_waiting(&self, events: &mut [EpollEvent], mut checks: Option<&mut Checks>) -> bool {
+    fn look_after_waiting(&self, events: &mut [EpollEvent], mut checks: Option<&mut Checks>, waits: Option<&mut Waits>) -> bool {
         let mut guard = self.lock_state();
         // A leader that sleeps in its poll fetches its events itself. In a loop of the language that does not turn, code of the
         // application that runs outside of the worker's turns is what keeps it.
@@ -276,10 +284,18 @@ impl<L: Language> Shared<L> {
         }
         waits_elsewhere |= checks.is_some_and(|checks| self.answer_checks(checks, &mut guard));
         move_rest(self, &mut guard, now_ms());
+        let refuses = waits.is_some();
+        if let Some(waits) = waits {
+            self.refuse_waiting(waits, &mut guard);
+        }
         let must_stay = guard.housekeeping.doom.is_at_work() || self.worker.is_paused() || self.worker.is_draining();
         if must_stay || !self.may_move() {
             // Without checks, there is nothing to look for again soon.
-            return self.worker.answers_checks() && !waits_elsewhere;
+            return self.worker.answers_in_calls() && !waits_elsewhere;
+        }
+        if refuses && !self.has_free_worker() {
+            // No worker refuses requests in the queue of connections. A worker may be free at any moment.
+            return false;
         }
         self.move_waiting(&mut guard) && !waits_elsewhere
     }
@@ -312,7 +328,7 @@ impl<L: Language> Shared<L> {
         let mut guard = self.lock_state();
         Self::push_corked(&mut guard);
         let is_handing_over = guard.housekeeping.doom.is_at_work() || guard.housekeeping.moves_at_ms.is_some();
-        !is_handing_over && !self.has_other_workers() && !self.worker.answers_checks()
+        !is_handing_over && !self.has_other_workers() && !self.worker.answers_in_calls()
     }
 
     /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
@@ -323,7 +339,7 @@ impl<L: Language> Shared<L> {
             return;
         }
         // If other workers could serve the waiting connections, the next call may be a long one.
-        let is_calm = !self.has_other_workers() && !self.worker.answers_checks();
+        let is_calm = !self.has_other_workers() && !self.worker.answers_in_calls();
         let is_calm = is_calm && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };

@@ -23,7 +23,7 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::Link;
 use crate::event_loop::multiplexing::call_connection;
-use crate::event_loop::polling::{log_lost_event, longest_wait_ms, must_look_before, queue_events};
+use crate::event_loop::polling::{accepts, log_lost_event, longest_wait_ms, must_look_before, queue_events};
 use crate::event_loop::sessions::has_drained;
 use crate::event_loop::worker_state::{Assignment, Shared};
 use crate::event_loop::{EVENTS, prepare};
@@ -183,6 +183,12 @@ impl<L: Language> EmbeddedWorker<L> {
         self.shared.worker.held_answers.push();
         // A worker with more to do does not wait for connections.
         row.waiting.store(u32::from(turned != Turned::Again), Relaxed);
+        if let Some(admission) = &self.shared.worker.admission
+            && turned != Turned::Again
+            && accepts(&self.shared, &self.shared.lock_state().housekeeping)
+        {
+            admission.note_free(thread.clock.now_ms);
+        }
         self.is_turning.set(false);
         turned
     }
@@ -230,6 +236,24 @@ impl<L: Language> EmbeddedWorker<L> {
     pub fn set_full(&self, is_full: bool) {
         if self.shared.worker.availability.set_full(is_full) && !is_full {
             self.has_room_again.set(true);
+        }
+    }
+
+    /// Refuses a request that has waited for the application since this monotonic time, if that is too long (`admission`).
+    /// Returns whether it was refused.
+    pub fn refuse_if_late(&self, since_ms: u64, answer: &mut Answer<'_>) -> bool {
+        let Some(admission) = &self.shared.worker.admission else { return false };
+        let now_ms = now_ms();
+        let Some(cause) = admission.judge(now_ms.saturating_sub(since_ms), now_ms) else { return false };
+        admission.note_refusal(&self.shared.worker.peer_warnings, cause, now_ms);
+        answer.refuse(admission.retry_after());
+        true
+    }
+
+    /// The application has worked on a request since this time, in microseconds, and is ready for another one.
+    pub fn note_service(&self, since_us: u64) {
+        if let Some(admission) = &self.shared.worker.admission {
+            admission.note_service(precise_us().saturating_sub(since_us), now_ms());
         }
     }
 

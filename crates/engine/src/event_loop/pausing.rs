@@ -51,6 +51,10 @@ pub(crate) fn end_pause<L: Language>(
     if !shared.worker.availability.resume() {
         return;
     }
+    if let Some(admission) = &shared.worker.admission {
+        // What came during the pause has not waited for a thread.
+        admission.note_free(now_ms());
+    }
     let_connections_go_on(shared, connections, housekeeping);
     housekeeping.pauses.clear();
     if !shared.is_held.load(Relaxed) {

@@ -9,7 +9,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use crate::app::Language;
 use crate::app_thread::AppThread;
 use crate::connection::Connection;
-use crate::event_loop::worker_state::{Guard, LeaderState, Shared};
+use crate::event_loop::worker_state::{Guard, Housekeeping, LeaderState, Shared};
 use crate::exchange::bulkheads::Bulkheads;
 use crate::exchange::context::ThreadContext;
 use crate::logging::access_log::complain;
@@ -62,8 +62,19 @@ pub(super) fn poll<'a, L: Language>(
     }
     let is_interrupted = queue_events(shared, found, events, &mut guard.connections, thread);
     let slept_ms = if has_slept { thread.clock.now_ms - slept_from_ms } else { 0 };
+    if let Some(admission) = &shared.worker.admission
+        && (slept_ms > 0 || has_slept && looks)
+        && accepts(shared, &guard.housekeeping)
+    {
+        admission.note_free(thread.clock.now_ms);
+    }
     guard.housekeeping.work.note_sleep(slept_ms, thread.clock.now_ms, shared.worker.row);
     (guard, is_interrupted)
+}
+
+/// Connections in the accept queues would have ended the poll's wait.
+pub(crate) fn accepts<L: Language>(shared: &Shared<L>, housekeeping: &Housekeeping) -> bool {
+    !housekeeping.descriptors.are_missing() && !shared.worker.availability.is_full()
 }
 
 /// A time limit has revealed an event without a wake-up, which is served late. The tests fail on this log line.

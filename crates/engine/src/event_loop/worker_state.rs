@@ -205,7 +205,8 @@ impl<L: Language> Shared<L> {
             rate_limits,
         } = assignment;
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let needs_companion = queue.is_some() || settings.answering.health_path.is_some();
+        let answering = &settings.answering;
+        let needs_companion = queue.is_some() || answering.health_path.is_some() || answering.admission.is_some();
         let rate_limits = SharedLimits::new(rate_limits, &settings.services.rate_limits, worker);
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()), rate_limits };
         let worker = Worker::new(

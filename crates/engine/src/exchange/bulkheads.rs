@@ -54,7 +54,7 @@ enum BulkheadRoute {
 }
 
 /// How far a request has come.
-pub enum Admission {
+pub enum BulkheadVerdict {
     /// It belongs to no bulkhead.
     Free,
     Permitted(Permit),
@@ -114,9 +114,9 @@ impl Bulkheads {
 
     /// Admits a request of this path, if it may begin now.
     #[inline]
-    pub fn admit(&'static self, path: &[u8], now_ms: u64) -> Admission {
+    pub fn admit(&'static self, path: &[u8], now_ms: u64) -> BulkheadVerdict {
         match self.list.iter().find(|bulkhead| bulkhead.route.matches(path)) {
-            None => Admission::Free,
+            None => BulkheadVerdict::Free,
             Some(bulkhead) => bulkhead.admit(now_ms),
         }
     }
@@ -142,17 +142,17 @@ impl Bulkheads {
 }
 
 impl Bulkhead {
-    fn admit(&'static self, now_ms: u64) -> Admission {
+    fn admit(&'static self, now_ms: u64) -> BulkheadVerdict {
         let permits = self.memory.permits();
         // A request does not overtake those that wait.
         if !permits.has_waiting()
             && let Some(permit) = self.take()
         {
-            return Admission::Permitted(permit);
+            return BulkheadVerdict::Permitted(permit);
         }
         match permits.wait(self.queue, self.holder, now_ms) {
-            Some(place) => Admission::Waits(Ticket { bulkhead: self, place, since_ms: now_ms }),
-            None => Admission::Refused(RefusedRequest { bulkhead: self, why: Refused::QueueFull }),
+            Some(place) => BulkheadVerdict::Waits(Ticket { bulkhead: self, place, since_ms: now_ms }),
+            None => BulkheadVerdict::Refused(RefusedRequest { bulkhead: self, why: Refused::QueueFull }),
         }
     }
 
@@ -199,8 +199,8 @@ impl Ticket {
     }
 
     /// It has waited as long as it may.
-    pub fn refused(self) -> Admission {
-        Admission::Refused(RefusedRequest { bulkhead: self.bulkhead, why: Refused::WaitedTooLong })
+    pub fn refused(self) -> BulkheadVerdict {
+        BulkheadVerdict::Refused(RefusedRequest { bulkhead: self.bulkhead, why: Refused::WaitedTooLong })
     }
 }
 

@@ -99,7 +99,7 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
 /// As [`finish_line`], for an answer that has waited for its client.
 pub fn finish_kept<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     match entry.answered_by {
-        AnsweredBy::HealthCheck | AnsweredBy::OtherWorker => finish_unnoted(context),
+        AnsweredBy::HealthCheck | AnsweredBy::Admission | AnsweredBy::OtherWorker => finish_unnoted(context),
         _ => finish_line(context, entry),
     }
 }

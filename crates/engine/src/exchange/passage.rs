@@ -3,7 +3,7 @@
 //!
 //! It does not know about sockets. It runs on the worker thread that read the request.
 
-use crate::exchange::bulkheads::Admission;
+use crate::exchange::bulkheads::BulkheadVerdict;
 use crate::exchange::routing::Routed;
 use crate::logging::waiting::RequestStart;
 use crate::request::body::Body;
@@ -15,7 +15,7 @@ pub struct Passage {
     pub routed: Option<Routed>,
     /// When the request arrived, if the application is told by this server.
     pub start: Option<RequestStart>,
-    pub admission: Admission,
+    pub bulkhead: BulkheadVerdict,
     /// The body of a request that waits, if all of it came with its head.
     pub body: Body,
     changes: RoutedChanges,
@@ -23,19 +23,19 @@ pub struct Passage {
 
 impl Passage {
     /// The request will be called later, and its answer begins again then.
-    pub fn of(changes: RoutedChanges, start: Option<RequestStart>, admission: Admission, body: Body) -> Passage {
-        Passage { routed: None, start, admission, body, changes }
+    pub fn of(changes: RoutedChanges, start: Option<RequestStart>, bulkhead: BulkheadVerdict, body: Body) -> Passage {
+        Passage { routed: None, start, bulkhead, body, changes }
     }
 
     /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided, and how far the request
     /// has come.
-    pub fn resume(self, writer: &mut ResponseWriter<'_>) -> (Option<Routed>, Admission) {
+    pub fn resume(self, writer: &mut ResponseWriter<'_>) -> (Option<Routed>, BulkheadVerdict) {
         writer.make_changes(self.changes);
-        (self.routed, self.admission)
+        (self.routed, self.bulkhead)
     }
 
     /// It waits for a permit.
     pub fn waits(&self) -> bool {
-        matches!(self.admission, Admission::Waits(_))
+        matches!(self.bulkhead, BulkheadVerdict::Waits(_))
     }
 }

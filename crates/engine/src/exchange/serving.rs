@@ -24,7 +24,7 @@ use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
-use crate::exchange::bulkheads::{Admission, Permit, RefusedRequest};
+use crate::exchange::bulkheads::{BulkheadVerdict, Permit, RefusedRequest};
 use crate::exchange::cancelling::ends_before_call;
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
@@ -40,6 +40,7 @@ use crate::request::body::Body;
 use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, ResponseWriter, end_cancelled};
+use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Moment;
 
 /// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
@@ -119,7 +120,7 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    let (decided, admission) = pass_rules(context, passage, values);
+    let (decided, bulkhead) = pass_rules(context, passage, values);
     let routed = decided.as_ref();
     let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
@@ -149,7 +150,7 @@ fn serve_http<A: App>(
         identity,
         ..log_entry(context)
     };
-    let decision = Decision::of(routed, admission);
+    let decision = Decision::of(routed, bulkhead);
     let served = answer(context, parts, entry, decision, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
@@ -173,7 +174,7 @@ fn serve_variables<A: App>(
     let count = variables.len();
     let has_passed = passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-    let (routed, admission) = pass_rules(context, passage, || values);
+    let (routed, bulkhead) = pass_rules(context, passage, || values);
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -216,7 +217,7 @@ fn serve_variables<A: App>(
     };
     let VariableFacts { method, uri, .. } = facts;
     let parts = RequestParts(Parts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri }));
-    let decision = Decision::of(routed.as_ref(), admission);
+    let decision = Decision::of(routed.as_ref(), bulkhead);
     let served = answer(context, parts, entry, decision, (source, handshake));
     // Those that rules have set are not in the bytes that a request keeps which is called later.
     variables.truncate(count);
@@ -270,12 +271,12 @@ fn pass_rules<A: App, V: Values>(
     context: &mut ExchangeContext<'_, A>,
     passage: Option<Box<Passage>>,
     values: impl FnOnce() -> V,
-) -> (Option<Routed>, Option<Admission>) {
+) -> (Option<Routed>, Option<BulkheadVerdict>) {
     match passage {
         None => (context.worker.rules.map(|rules| walk(context, rules, values())), None),
         Some(passage) => {
-            let (routed, admission) = passage.resume(&mut context.writer);
-            (routed, Some(admission))
+            let (routed, bulkhead) = passage.resume(&mut context.writer);
+            (routed, Some(bulkhead))
         }
     }
 }
@@ -307,15 +308,15 @@ enum Decision<'a> {
     /// A rule's decision, if there is one.
     Of(Option<&'a Verdict>),
     /// Neither a rule nor a file answers it, as was found before its body was read, or before it waited.
-    Passed(Admission),
+    Passed(BulkheadVerdict),
 }
 
 impl<'a> Decision<'a> {
     #[inline(always)]
-    fn of(routed: Option<&'a Routed>, admission: Option<Admission>) -> Decision<'a> {
-        match admission {
+    fn of(routed: Option<&'a Routed>, bulkhead: Option<BulkheadVerdict>) -> Decision<'a> {
+        match bulkhead {
             None => Decision::Of(routed.and_then(Routed::verdict)),
-            Some(admission) => Decision::Passed(admission),
+            Some(bulkhead) => Decision::Passed(bulkhead),
         }
     }
 }
@@ -347,7 +348,7 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
-    let admission = match decision {
+    let bulkhead = match decision {
         Decision::Of(verdict) => {
             if context.worker.has_own_answers
                 && let Some(answered_by) = serve_directly(context, &request, verdict)
@@ -356,24 +357,26 @@ fn answer<A: App>(
                 return resolve(context, Outcome::Finished, entry, None);
             }
             match context.worker.bulkheads {
-                None => Admission::Free,
+                None => BulkheadVerdict::Free,
                 Some(bulkheads) => bulkheads.admit(path_of(&request), context.thread.clock.now_ms),
             }
         }
-        Decision::Passed(admission) => admission,
+        Decision::Passed(bulkhead) => bulkhead,
     };
-    let permit = match admission {
-        Admission::Free if is_unread => return pass(context, Admission::Free, Body::Empty),
-        Admission::Free => None,
-        Admission::Permitted(permit) if is_unread => return pass(context, Admission::Permitted(permit), Body::Empty),
-        Admission::Permitted(permit) => Some(permit),
-        Admission::Waits(ticket) => return pass(context, Admission::Waits(ticket), std::mem::take(&mut request.body)),
-        Admission::Refused(refusal) => {
+    let permit = match bulkhead {
+        BulkheadVerdict::Free if is_unread => return pass(context, BulkheadVerdict::Free, Body::Empty),
+        BulkheadVerdict::Free => None,
+        BulkheadVerdict::Permitted(permit) if is_unread => return pass(context, BulkheadVerdict::Permitted(permit), Body::Empty),
+        BulkheadVerdict::Permitted(permit) => Some(permit),
+        BulkheadVerdict::Waits(ticket) => {
+            return pass(context, BulkheadVerdict::Waits(ticket), std::mem::take(&mut request.body));
+        }
+        BulkheadVerdict::Refused(refusal) => {
             refuse(context, &refusal);
             entry.answered_by = AnsweredBy::Route;
             return resolve(context, Outcome::Finished, entry, None);
         }
-        Admission::Left => {
+        BulkheadVerdict::Left => {
             end_cancelled(&mut context.writer, Cancelled::Waiting);
             return resolve(context, Outcome::Finished, entry, None);
         }
@@ -404,10 +407,10 @@ fn refuse<A: App>(context: &mut ExchangeContext<'_, A>, refused: &RefusedRequest
 }
 
 /// The application is called later. The answer that has begun gives its buffers back.
-fn pass<A: App>(context: &mut ExchangeContext<'_, A>, admission: Admission, body: Body) -> Served<A::Pending> {
+fn pass<A: App>(context: &mut ExchangeContext<'_, A>, bulkhead: BulkheadVerdict, body: Body) -> Served<A::Pending> {
     let changes = context.writer.take_changes();
     context.thread.buffers.keep(context.writer.end());
-    Served::Passed(Box::new(Passage::of(changes, context.start, admission, body)))
+    Served::Passed(Box::new(Passage::of(changes, context.start, bulkhead, body)))
 }
 
 fn call<A: App>(
@@ -436,11 +439,17 @@ fn call<A: App>(
         identity.record(slot, number);
     }
     context.writer.notes.note_time(Moment::Called);
+    let served_from_us = context.worker.admission.as_ref().map(|admission| (admission, precise_us()));
     let outcome = context.app.enter().call(request, &mut Answer::of(&mut context.writer));
     slot.leave();
     note_return(&outcome, &mut context.writer);
     // Times that are set from here on start now, even if the application took long.
     context.thread.clock.tick();
+    if let Some((admission, from_us)) = served_from_us
+        && !matches!(outcome, Outcome::Ongoing(_))
+    {
+        admission.note_service(precise_us().saturating_sub(from_us), context.thread.clock.now_ms);
+    }
     if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
     }

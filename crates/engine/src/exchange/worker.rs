@@ -18,6 +18,7 @@ use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 
 use crate::app::App;
 use crate::app_thread::AppThread;
+use crate::exchange::admission::Admission;
 use crate::exchange::availability::{Availability, Service};
 use crate::exchange::bulkheads::{BulkheadLink, Bulkheads};
 use crate::exchange::leaks::{Leaks, Watched};
@@ -88,6 +89,8 @@ pub struct Worker {
     pub bulkheads: Option<&'static Bulkheads>,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
+    /// Which requests are refused because they have waited too long; `None` without `admission`.
+    pub admission: Option<Admission>,
 }
 
 /// What a worker is made of, beside its settings.
@@ -156,6 +159,7 @@ impl Worker {
             affinity,
             bulkheads: Bulkheads::of(&settings.answering.bulkheads, bulkheads, row_number, number)?,
             held_answers: Arc::default(),
+            admission: Admission::of(&settings, number, row_number, scoreboard),
             settings,
         })
     }
@@ -184,6 +188,11 @@ impl Worker {
     #[inline(always)]
     pub fn gates_bodies(&self) -> bool {
         self.bulkheads.is_some() || self.rules.is_some_and(Rules::come_before_bodies)
+    }
+
+    /// Its companion answers requests while all threads are in calls: health checks, or those that have waited too long.
+    pub fn answers_in_calls(&self) -> bool {
+        self.answers_checks() || self.admission.is_some()
     }
 
     /// Whether connections of a listener are accepted for checks alone: their first request can be seen without reading it.

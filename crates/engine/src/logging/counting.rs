@@ -21,6 +21,8 @@ pub enum AnsweredBy {
     FileOfRoute,
     /// The server itself, at `health-path`: it is not counted.
     HealthCheck,
+    /// The server itself, because the request has waited too long: it is counted as refused.
+    Admission,
     /// The worker that has the request's session, which counts it.
     OtherWorker,
 }
@@ -106,6 +108,6 @@ fn count_others(tally: &Tally, answered_by: AnsweredBy, application: u32) {
             add(&tally.static_requests, 1);
             add(&tally.routed_requests, 1);
         }
-        AnsweredBy::Application | AnsweredBy::HealthCheck | AnsweredBy::OtherWorker => {}
+        AnsweredBy::Application | AnsweredBy::HealthCheck | AnsweredBy::Admission | AnsweredBy::OtherWorker => {}
     }
 }

@@ -56,6 +56,11 @@ pub fn note(meters: &Meters, start: &[u8]) -> Option<u64> {
     Some(waited_us)
 }
 
+/// The time that a request has waited since this moment, in milliseconds.
+pub fn waited_ms(start: &[u8]) -> Option<u64> {
+    waited_us(start, now_us()).map(|waited_us| waited_us / 1000)
+}
+
 /// Returns the time since the reverse proxy has received the request, in microseconds. The value is seconds, milliseconds,
 /// microseconds or nanoseconds since 1970, with or without `t=` before it and decimals after it, as nginx (`t=${msec}`), HAProxy,
 /// Apache and the platforms write it. Times in the future by the other clock count as none.

@@ -331,6 +331,12 @@ impl ResponseWriter<'_> {
         self.answer_with(503, reason_phrase(503), text, &[("Retry-After", "1")]);
     }
 
+    /// The same for a request that has waited too long. `retry_after` are seconds.
+    pub(crate) fn answer_overloaded(&mut self, retry_after: &str) {
+        let fields = [("Retry-After", retry_after), ("Cache-Control", "no-store")];
+        self.answer_with(503, reason_phrase(503), "The server is overloaded.", &fields);
+    }
+
     /// RFC 6455 section 4.2.2: a client with another version of WebSocket is told the supported one. RFC 9110 section 7.8: a
     /// sender of Upgrade must list it in Connection, so that proxies don't forward it.
     pub(crate) fn answer_upgrade_required(&mut self, text: &str) {

@@ -230,13 +230,23 @@ pub fn end(socket: BorrowedFd<'_>) {
 /// Returns how long a TCP connection that was just accepted has waited for it, or its data if that came later, in milliseconds.
 /// The kernel counts it in its ticks.
 pub fn waited_ms(socket: BorrowedFd<'_>) -> Option<u32> {
+    tcp_info(socket).map(|info| info.tcpi_last_data_recv)
+}
+
+/// Returns the number of connections in the accept queue of a TCP socket. By tcp(7), the kernel reports it in the field of
+/// unacknowledged segments.
+pub fn queue_length(listener: BorrowedFd<'_>) -> Option<u32> {
+    tcp_info(listener).map(|info| info.tcpi_unacked)
+}
+
+fn tcp_info(socket: BorrowedFd<'_>) -> Option<nix::libc::tcp_info> {
     // SAFETY: a structure of integers, for which all zeroes is a valid value.
     let mut info: nix::libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<nix::libc::tcp_info>() as nix::libc::socklen_t;
     let (level, option) = (nix::libc::IPPROTO_TCP, nix::libc::TCP_INFO);
     // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at most.
     let done = unsafe { nix::libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut info).cast(), &raw mut length) };
-    (done == 0).then_some(info.tcpi_last_data_recv)
+    (done == 0).then_some(info)
 }
 
 /// Takes ownership of a descriptor that a system call has just returned.

@@ -19,8 +19,9 @@ const MAX_THREADS: usize = 64;
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 /// Parts of the overview that the page does not show.
-const UNUSED: [&str; 12] = [
+const UNUSED: [&str; 13] = [
     "addresses",
+    "admission",
     "attendants",
     "bulkheads",
     "caches",

@@ -1,6 +1,7 @@
 //! The statistics of an instance: how they are collected, and where they are reported. It changes nothing in the instance. The
 //! master runs it.
 
+mod admission;
 pub mod generations;
 pub mod live;
 pub mod metering;

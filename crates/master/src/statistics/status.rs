@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
+use crate::statistics::admission;
 use crate::statistics::generations;
 use crate::statistics::view::View;
 
@@ -137,6 +138,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "sticky": sticky(view),
         "bulkheads": bulkheads(view),
         "cancelled": cancelled(view),
+        "admission": admission::status(view, waiting),
         "signals": view.signaling.described(now_ms),
     })
 }

@@ -78,6 +78,7 @@ impl View<'_> {
             metrics: Vec::new(),
             jobs,
             spans: self.exporters.counts(self.provision.settings()),
+            admission: super::admission::facts(*self, queues.queues().iter().map(|queue| u64::from(queue.length)).sum()),
             messages: self.provision.memories_in_force().inboxes().map(|inboxes| self.message_counts(inboxes)),
         }
     }

@@ -37,6 +37,7 @@ use crate::reader::Configuration;
 use crate::reader::other_servers::OtherServers;
 use crate::row::{OptionRow, Setting, Status, Value};
 use crate::topics::answering::AnsweringDraft;
+use crate::topics::answering::admission::AdmissionDraft;
 use crate::topics::application::ApplicationDraft;
 use crate::topics::attendant::AttendantDraft;
 use crate::topics::clients::ClientsDraft;
@@ -221,6 +222,7 @@ struct Served {
     bulkheads: Vec<Location>,
     /// Where `cancel-on-disconnect` was configured.
     cancel: Option<Location>,
+    admission: AdmissionDraft,
     files: Option<Files>,
     script: Option<Helper>,
     is_jailed: bool,
@@ -251,6 +253,8 @@ impl Served {
         }
         let (sticky, cancel) = (answering.sticky_location.take(), answering.cancel_location.take());
         let bulkheads = answering.bulkheads.iter().map(|(_, location)| location.clone()).collect();
+        let admission = std::mem::take(&mut answering.admission);
+        answering.answering.admission = admission.complete();
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
@@ -283,6 +287,7 @@ impl Served {
             sticky,
             bulkheads,
             cancel,
+            admission,
             files,
             script,
             is_jailed,
@@ -404,6 +409,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
     if let Some(location) = &served.cancel {
         answering::cancelling::check(location, &settings, context);
     }
+    served.admission.check(&settings, context);
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }

@@ -9,7 +9,7 @@ use bolide_scoreboard::{Cancelled, SessionResult, Work};
 use crate::family::FamilyKind::{Counter, Gauge, Histogram};
 use crate::family::{Facts, Family, Number, Samples, families, of_sockets, one};
 
-use crate::statistics::{CoreFacts, LogFacts, SpanCounts, WorkerFacts};
+use crate::statistics::{AdmissionFacts, CoreFacts, LogFacts, SpanCounts, WorkerFacts};
 
 /// The names of the classes of statuses.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "none"];
@@ -92,6 +92,20 @@ pub const FAMILIES: &[Family] = families![
     /// Requests with `cancel-on-disconnect` whose clients had left before the response was complete: `running` in the
     /// application, which was cancelled, or `waiting`, and never begun.
     ("bolide_cancelled_requests_total", Counter, &["state"], cancelled),
+    /// Requests that `admission` has refused because they had waited too long, or too many waited. They are not among
+    /// `bolide_requests_total`.
+    ("bolide_admission_rejected_total", Counter, &[],
+        |facts, samples| of_admission(facts, samples, |admission| Some(admission.rejected.into()))),
+    /// Requests that may wait for a thread with `admission`, so that the last one begins in time. Absent while the capacity is
+    /// not known.
+    ("bolide_admission_limit_requests", Gauge, &[],
+        |facts, samples| of_admission(facts, samples, |admission| admission.limit.map(Number::from))),
+    /// Requests that wait for a thread: connections in the accept queues, and with a request on a connection of a busy worker.
+    ("bolide_admission_waiting_requests", Gauge, &[],
+        |facts, samples| of_admission(facts, samples, |admission| Some(admission.waiting.into()))),
+    /// How long a request keeps a thread or greenlet, as the moving average by which `admission` computes its limit.
+    ("bolide_admission_service_seconds", Gauge, &[],
+        |facts, samples| of_admission(facts, samples, |admission| admission.service_us.map(Number::Microseconds))),
     /// Workers by state, where `cheap` ones have no process at present.
     ("bolide_workers", Gauge, &["state"], workers),
     /// Threads of workers by state.
@@ -258,6 +272,13 @@ fn sticky(facts: &Facts, samples: &mut Samples<'_>) {
 
 fn of_bulkheads(facts: &Facts, mut take: impl FnMut(&str, &BulkheadCounts)) {
     facts.bulkheads.iter().for_each(|(name, counts)| take(name, counts));
+}
+
+/// Writes a number of `admission`, if the instance has the option.
+fn of_admission(facts: &Facts, samples: &mut Samples<'_>, number: impl Fn(&AdmissionFacts) -> Option<Number<'static>>) {
+    if let Some(number) = facts.snapshot.admission.as_ref().and_then(number) {
+        samples(&[], number);
+    }
 }
 
 fn client_errors(facts: &Facts, samples: &mut Samples<'_>) {

@@ -1,6 +1,7 @@
 //! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
 //! configuration.
 
+pub mod admission;
 pub mod bulkheads;
 pub mod cancelling;
 pub mod health;
@@ -16,9 +17,11 @@ use bolide_routes::Routes;
 
 use crate::context::Context;
 use crate::draft::Draft;
-use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within};
+use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, rows, set, supported, within, words};
 use crate::topics::services::named_in_rules::CompiledRules;
 use crate::values;
+
+const ADMISSION_WORDS: [&str; admission::WORDS.len()] = words(&admission::WORDS);
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Run an action for requests whose path (PATH_INFO) matches a regular expression: `EXPRESSION ACTION:TEXT`. Rules run in
@@ -226,6 +229,24 @@ pub const ENTRIES: &[OptionEntry] = rows![
     )
     .takes(Value::SwitchOr("`fin`, for instances behind a reverse proxy over TCP"), "off")
         .reach(Reach::Application),
+    /// Refuse requests that have waited too long for a free thread, with 503 and `Retry-After`, before their body is read and
+    /// the application is called (`auto`). In overload, requests otherwise wait until their clients have left, and all work is
+    /// for no client. Each worker measures how long requests keep a thread. As many may wait as begin within
+    /// `admission-patience`, and fewer while requests take longer than usual. Beyond that number the oldest are refused first,
+    /// as their clients leave next. A refused request is not logged and does not count as a request. A metric counts
+    /// it, and the log shows one line a minute. Health checks (`health-path`) are never refused, and neither is any request while a thread
+    /// was free within the last `admission-patience`.
+    /// While all threads are in calls, a worker refuses requests over HTTP/1 in the clear. Those over TLS, HTTP/2, uwsgi, SCGI,
+    /// FastCGI and behind the PROXY protocol, and greenlets of gevent, are refused when they would begin. For ASGI the option
+    /// has no effect, because requests do not wait for a thread there. See `limit-concurrency`.
+    /// Example: admission = auto
+    supported("admission", Setting::By(admission::set)).takes(Value::OneOf(&ADMISSION_WORDS), "off").reach(Reach::Application),
+    /// How long a request may wait before it begins, with `admission = auto`, from 0.05 to 600 seconds. It should be at most half
+    /// of the time that clients wait for a response. The default reaches clients that wait for a second.
+    /// Example: admission = auto
+    ///          admission-patience = 2
+    supported("admission-patience", Setting::By(admission::set_patience))
+        .takes(admission::SECONDS, "0.5").reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
     on("ignore-script-name", Setting::Switch(field!(ApplicationSettings.ignore_script_name))).reach(Reach::Application),
@@ -372,7 +393,7 @@ pub fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
     }
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ']).filter(|word| !word.is_empty())
 }
 
@@ -382,7 +403,7 @@ pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
         return Ok(Vec::new());
     }
     let mut made = Vec::new();
-    for word in words(&text) {
+    for word in words_of(&text) {
         let coding = match word {
             "gzip" => Coding::Gzip,
             "br" | "brotli" => Coding::Brotli,
@@ -401,10 +422,10 @@ pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
 
 fn types(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     let text = values::text(pair)?.to_ascii_lowercase();
-    match words(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
+    match words_of(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
         Some(word) => Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is not a media type"))
             .advise("write types such as `text/html`, `text/*` and `*+json`")),
-        None => Ok(words(&text).map(str::to_owned).collect()),
+        None => Ok(words_of(&text).map(str::to_owned).collect()),
     }
 }
 
@@ -420,4 +441,5 @@ pub struct AnsweringDraft {
     pub bulkheads: Vec<bulkheads::LocatedBulkhead>,
     /// Where `cancel-on-disconnect` was configured last.
     pub cancel_location: Option<Location>,
+    pub admission: admission::AdmissionDraft,
 }

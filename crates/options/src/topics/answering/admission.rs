@@ -1,0 +1,93 @@
+//! `admission` and `admission-patience`: their values, and the settings in which they can't act. It does not decide about
+//! requests. Runs in the process that reads the configuration.
+
+use bolide_configuration::diagnostic::{Diagnostic, Location};
+use bolide_configuration::pair::Pair;
+use bolide_contract::answering::Admission;
+use bolide_contract::settings::{Address, Interface, Protocol, Settings};
+
+use crate::context::Context;
+use crate::draft::Draft;
+use crate::row::{OptionRow, Value};
+use crate::topics::answering::AnsweringDraft;
+use crate::values;
+
+/// The words of `admission`, and whether they turn it on.
+pub const WORDS: [(&str, bool); 3] = [("auto", true), ("off", false), ("false", false)];
+
+/// The form of a patience. The least one is checked with the value.
+pub const SECONDS: Value = Value::Decimal { most: (Admission::MAX_PATIENCE_MS / 1000) as i64, unit: "seconds" };
+
+/// The options as written.
+#[derive(Debug, Default)]
+pub struct AdmissionDraft {
+    is_on: bool,
+    /// Where `admission` was configured last.
+    location: Option<Location>,
+    patience: Option<(u64, Location)>,
+}
+
+/// Turns it on or off.
+pub fn set(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let is_on = values::one_of(pair, &WORDS)?;
+    let admission = &mut draft.of::<AnsweringDraft>().admission;
+    (admission.is_on, admission.location) = (is_on, Some(pair.location.clone()));
+    Ok(())
+}
+
+pub fn set_patience(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let patience_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
+    if patience_ms < Admission::MIN_PATIENCE_MS {
+        let text = pair.value.as_deref().unwrap_or_default();
+        let advice = format!("write {} to {} seconds", seconds(Admission::MIN_PATIENCE_MS), seconds(Admission::MAX_PATIENCE_MS));
+        let message = format!("`{} = {text}` is out of range", pair.key);
+        return Err(Diagnostic::error(Some(&pair.location), message).advise(advice));
+    }
+    draft.of::<AnsweringDraft>().admission.patience = Some((patience_ms, pair.location.clone()));
+    Ok(())
+}
+
+fn seconds(milliseconds: u64) -> String {
+    (milliseconds as f64 / 1000.0).to_string()
+}
+
+impl AdmissionDraft {
+    pub fn complete(&self) -> Option<Admission> {
+        let patience_ms = self.patience.as_ref().map_or(Admission::PATIENCE_MS, |(patience_ms, _)| *patience_ms);
+        self.is_on.then_some(Admission { patience_ms })
+    }
+
+    /// Warns of options that have no effect, and notes which requests are refused late.
+    pub fn check(&self, settings: &Settings, context: &mut Context) {
+        if let (false, Some((_, location))) = (self.is_on, &self.patience) {
+            let message = "`admission-patience` has no effect without `admission = auto`";
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise("write `admission = auto` too"));
+        }
+        let Some(location) = self.location.as_ref().filter(|_| self.is_on) else { return };
+        let applications = &settings.applications;
+        if !applications.is_empty() && applications.iter().all(|application| application.interface == Interface::Asgi) {
+            let message = "`admission = auto` has no effect for ASGI applications, whose requests do not wait for a thread";
+            let advice = "remove it, and set `limit-concurrency` to the number of requests that a worker may have open";
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
+            return;
+        }
+        let is_early = |protocol: Protocol, is_encrypted: bool| protocol == Protocol::Http && !is_encrypted;
+        let late = settings.listeners.iter().find(|listener| !is_early(listener.protocol, listener.tls.is_some()));
+        if let Some(listener) = late {
+            let message = format!(
+                "`admission = auto`: while all threads are busy, requests at `{}` are not refused early, because they do not \
+                 come over HTTP/1 in the clear; a thread refuses them when it is free",
+                listener.origin
+            );
+            context.diagnostics.push(Diagnostic::note(Some(location), message));
+        }
+        if let Some(listener) = settings.listeners.iter().find(|listener| matches!(listener.address, Address::Unix(_))) {
+            let message = format!(
+                "`admission = auto`: at the UNIX socket `{}`, the wait of a request is known only if the reverse proxy sends \
+                 X-Request-Start",
+                listener.origin
+            );
+            context.diagnostics.push(Diagnostic::note(Some(location), message));
+        }
+    }
+}
