@@ -78,7 +78,8 @@ def test_a_kept_connection_goes_on_after_a_refusal(admitting):
     calls = occupy(held, 1)
     for number in range(3):
         answer = kept.request(target=f"/quick?late{number}")
-        assert refused(answer) and not answer.says_close
+        assert refused(answer)
+        assert not answer.says_close
     assert is_held(held, *calls)
     release(held, calls)
     assert kept.request(target="/quick?served").text == "served"
@@ -302,7 +303,8 @@ def test_refusals_are_counted_and_logged_once_a_minute_and_not_as_requests(hold,
     assert held.server.log_until_now().count("admission: a request was refused") == 1
     assert "/quick?late" not in held.server.log_until_now()
     status, said = call("status", held.server.process.pid)
-    assert status == 0 and "admission: 5 refused" in said
+    assert status == 0
+    assert "admission: 5 refused" in said
     release(held, calls)
 
 
@@ -339,9 +341,7 @@ def test_asgi_applications_get_every_request_and_check_says_so(hold, call, tmp_p
 
 def test_check_finds_a_patience_without_admission_and_sockets_that_are_refused_late(call, tmp_path):
     (tmp_path / "app.py").write_text("def application(environ, start_response): ...\n")
-    (tmp_path / "uwsgi.ini").write_text(
-        "[uwsgi]\nhttp-socket = 127.0.0.1:0\nwsgi-file = app.py\nadmission-patience = 1\n"
-    )
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nwsgi-file = app.py\nadmission-patience = 1\n")
     status, said = call("check", "uwsgi.ini")
     assert status == 0
     assert "`admission-patience` has no effect without `admission = auto`" in said

@@ -137,6 +137,15 @@ impl<A: App> Connection<A> {
         self.transport.is_given_away()
     }
 
+    /// When the request of a stream arrived, in monotonic milliseconds.
+    fn arrived_ms(&self) -> u64 {
+        self.arrived_ms
+    }
+
+    fn note_arrival(&mut self, arrived_ms: u64) {
+        self.arrived_ms = arrived_ms;
+    }
+
     /// Returns whether the kernel holds its answer, and clears the mark.
     pub fn take_corked(&mut self) -> bool {
         self.transport.take_corked()

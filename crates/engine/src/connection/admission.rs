@@ -144,7 +144,7 @@ impl<A: App> Connection<A> {
     /// for other sockets.
     pub fn input_waited_ms(&self, worker: &Worker, now_ms: u64) -> Option<u64> {
         if matches!(self.link, Link::Stream { .. }) {
-            return Some(now_ms.saturating_sub(self.arrived_ms));
+            return Some(now_ms.saturating_sub(self.arrived_ms()));
         }
         let ask = || self.with_transport(|transport| socket::waited_ms(transport.socket()));
         worker.is_tcp(self.listener).then(ask).flatten().map(u64::from)

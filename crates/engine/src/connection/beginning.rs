@@ -54,7 +54,7 @@ pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &
     };
     let timeout_ms = connection.timeout_ms(worker);
     let mut stream = bare(transport, session, connection.client.of_stream(), connection.listener);
-    stream.arrived_ms = now_ms.saturating_sub(connection.kernel_wait_ms(worker, now_ms));
+    stream.note_arrival(now_ms.saturating_sub(connection.kernel_wait_ms(worker, now_ms)));
     stream.deadline_ms = now_ms + timeout_ms;
     stream.link = Link::Stream { multiplexer: multiplexer.clone(), number };
     // Its connection is registered with the poll.

@@ -32,7 +32,7 @@ pub(crate) struct Waits {
     /// When the next look is due, in monotonic milliseconds.
     next_ms: u64,
     /// The connections that waited at the last look.
-    seen: HashMap<u64, Seen>,
+    seen: HashMap<u64, SeenWaiting>,
     /// The calls during which it looks.
     calls: Option<u64>,
     /// Connections that it has accepted or refused during these calls, and that need a thread now.
@@ -41,7 +41,7 @@ pub(crate) struct Waits {
 
 /// A connection with an event.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
+struct SeenWaiting {
     /// When its request may be late, in monotonic milliseconds.
     due_ms: u64,
     /// It has a request that can be refused, which has come through this socket.
@@ -191,7 +191,7 @@ impl<L: Language> Shared<L> {
         let may_answer = waits.left < MAX_CHECKED;
         let (Some(request), Some(cause), true) = (&request, late.or(crowd), may_answer) else {
             let due_ms = (now_ms + admission.patience_ms()).saturating_sub(waited_ms.unwrap_or(0)).max(now_ms + 1);
-            waits.seen.insert(key.0, Seen { due_ms, listener: request.map(|_| connection.listener()) });
+            waits.seen.insert(key.0, SeenWaiting { due_ms, listener: request.map(|_| connection.listener()) });
             return Looked::Stays;
         };
         waits.seen.remove(&key.0);

@@ -7,8 +7,8 @@
 //! A worker starts the companion when it has a second connection, as its next call may be a long one, and with `health-path` or
 //! `admission` when it has the first. The companion looks once a millisecond while calls are slow. While they are quick, the
 //! leader puts the look off with one system call in some milliseconds, since a wake-up costs more than some requests. An idle
-//! companion sleeps until the next connection is attended to. If there is no other worker and neither option, it also sleeps during calls, until the
-//! master orders a handover. It does not know about protocols. Workers run it.
+//! companion sleeps until the next connection is attended to. If there is no other worker and neither option, it also sleeps
+//! during calls, until the master orders a handover. It does not know about protocols. Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

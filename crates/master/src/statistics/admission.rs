@@ -4,19 +4,20 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
+use bolide_contract::settings::Settings;
 use bolide_scoreboard::{Row, Slot};
 use bolide_services::admission::{ServingWorker, limit};
 use bolide_services::statistics::AdmissionFacts;
-use serde_json::{Value, json};
 
-use super::view::View;
+use crate::children::Children;
 use crate::children::child::Child;
 
-/// Returns the numbers; `None` without the option. This many connections are in the accept queues.
-pub fn facts(view: View<'_>, queued: u64) -> Option<AdmissionFacts> {
-    let patience_ms = view.provision.settings().answering.admission?.patience_ms;
-    let scoreboard = view.children.scoreboard();
-    let numbers = view.children.iter().filter(|child| child.is_request_worker()).filter_map(Child::row);
+/// Returns the numbers of these workers; `None` without the option. This many requests were refused, and this many connections
+/// are in the accept queues.
+pub fn facts(children: &Children, settings: &Settings, rejected: u64, queued: u64) -> Option<AdmissionFacts> {
+    let patience_ms = settings.answering.admission?.patience_ms;
+    let scoreboard = children.scoreboard();
+    let numbers = children.iter().filter(|child| child.is_request_worker()).filter_map(Child::row);
     let rows: Vec<(u32, &Row)> = numbers.filter_map(|number| Some((number, scoreboard.row(number)?))).collect();
     let waiting: u64 = rows.iter().map(|(_, row)| u64::from(row.waiting_requests.load(Relaxed))).sum();
     let threads = |number: u32| {
@@ -27,21 +28,9 @@ pub fn facts(view: View<'_>, queued: u64) -> Option<AdmissionFacts> {
     let workers: Vec<ServingWorker> = serving.map(|(number, row)| ServingWorker::of(row, threads(*number), now_ms())).collect();
     let times: Vec<f32> = workers.iter().filter(|worker| worker.times.samples > 0).map(|worker| worker.times.short_us).collect();
     Some(AdmissionFacts {
-        rejected: view.total_work().late_requests,
+        rejected,
         waiting: waiting + queued,
         limit: limit(workers, patience_ms),
         service_us: (!times.is_empty()).then(|| (times.iter().sum::<f32>() / times.len() as f32) as u64),
-    })
-}
-
-/// The same for `bolide status`; null without the option.
-pub fn status(view: View<'_>, queued: u64) -> Value {
-    facts(view, queued).map_or(Value::Null, |facts| {
-        json!({
-            "rejected": facts.rejected,
-            "waiting": facts.waiting,
-            "limit": facts.limit,
-            "service_us": facts.service_us,
-        })
     })
 }

@@ -9,7 +9,7 @@ use bolide_contract::settings::Settings;
 use bolide_scoreboard::bulkheads::BulkheadCounts;
 use bolide_scoreboard::histogram::Distribution;
 use bolide_scoreboard::{Cancelled, InFlight, Row, SessionResult};
-use bolide_services::statistics::{CacheFacts, LogFacts, RateLimitFacts, Snapshot};
+use bolide_services::statistics::{AdmissionFacts, CacheFacts, LogFacts, RateLimitFacts, Snapshot};
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::exit_report;
 use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
@@ -20,7 +20,6 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::children::child::Child;
-use crate::statistics::admission;
 use crate::statistics::generations;
 use crate::statistics::view::View;
 
@@ -138,7 +137,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "sticky": sticky(view),
         "bulkheads": bulkheads(view),
         "cancelled": cancelled(view),
-        "admission": admission::status(view, waiting),
+        "admission": admission(view, waiting),
         "signals": view.signaling.described(now_ms),
     })
 }
@@ -261,6 +260,14 @@ fn sticky(view: View<'_>) -> Value {
     }
     let work = view.total_work();
     Value::from_iter(SessionResult::ALL.map(|result| (result.name(), work.sessions[result as usize])))
+}
+
+/// Returns the numbers of `admission`, with this many connections in the accept queues; null without the option.
+fn admission(view: View<'_>, queued: u64) -> Value {
+    view.admission(queued).map_or(Value::Null, |facts| {
+        let AdmissionFacts { rejected, waiting, limit, service_us } = facts;
+        json!({"rejected": rejected, "waiting": waiting, "limit": limit, "service_us": service_us})
+    })
 }
 
 /// Returns an entry for each bulkhead.

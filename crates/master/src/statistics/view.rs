@@ -9,8 +9,8 @@ use bolide_memory::inboxes::{InboxTable, InboxTotals};
 use bolide_scoreboard::census::Counted;
 use bolide_scoreboard::{InFlight, Measured, Slot, Work};
 use bolide_services::statistics::{
-    ApplicationFacts, CoreFacts, HelperFacts, MessageCounts, RemoteMessageCounts, RequestFacts, Snapshot, SocketFacts,
-    WorkerFacts,
+    AdmissionFacts, ApplicationFacts, CoreFacts, HelperFacts, MessageCounts, RemoteMessageCounts, RequestFacts, Snapshot,
+    SocketFacts, WorkerFacts,
 };
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
@@ -25,6 +25,7 @@ use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use crate::signaling::Signaling;
 use crate::spans::exporters::Exporters;
+use crate::statistics::admission;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
 #[derive(Clone, Copy)]
@@ -78,9 +79,14 @@ impl View<'_> {
             metrics: Vec::new(),
             jobs,
             spans: self.exporters.counts(self.provision.settings()),
-            admission: super::admission::facts(*self, queues.queues().iter().map(|queue| u64::from(queue.length)).sum()),
+            admission: self.admission(queues.queues().iter().map(|queue| u64::from(queue.length)).sum()),
             messages: self.provision.memories_in_force().inboxes().map(|inboxes| self.message_counts(inboxes)),
         }
+    }
+
+    /// The numbers of `admission`, with this many connections in the accept queues.
+    pub fn admission(&self, queued: u64) -> Option<AdmissionFacts> {
+        admission::facts(self.children, self.provision.settings(), self.total_work().late_requests, queued)
     }
 
     fn message_counts(&self, inboxes: InboxTable<'_>) -> MessageCounts {

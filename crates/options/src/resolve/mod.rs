@@ -216,13 +216,7 @@ struct Served {
     rules: Vec<RouteRule>,
     answering: Answering,
     compiled: CompiledRules,
-    /// Where `sticky` was configured.
-    sticky: Option<Location>,
-    /// Where each `bulkhead` was configured.
-    bulkheads: Vec<Location>,
-    /// Where `cancel-on-disconnect` was configured.
-    cancel: Option<Location>,
-    admission: AdmissionDraft,
+    fairness: Fairness,
     files: Option<Files>,
     script: Option<Helper>,
     is_jailed: bool,
@@ -251,10 +245,7 @@ impl Served {
         if let Some(path) = &answering.answering.health_path {
             answering::health::warn_of_hidden(path, &answering.routes, &files, context);
         }
-        let (sticky, cancel) = (answering.sticky_location.take(), answering.cancel_location.take());
-        let bulkheads = answering.bulkheads.iter().map(|(_, location)| location.clone()).collect();
-        let admission = std::mem::take(&mut answering.admission);
-        answering.answering.admission = admission.complete();
+        let fairness = Fairness::take(&mut answering);
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
@@ -284,10 +275,7 @@ impl Served {
             rules,
             answering,
             compiled,
-            sticky,
-            bulkheads,
-            cancel,
-            admission,
+            fairness,
             files,
             script,
             is_jailed,
@@ -401,17 +389,43 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         alarms,
         signals: draft.take(),
     };
-    answering::rate_limit::check(&served.compiled, &settings, context);
-    if let Some(location) = &served.sticky {
-        answering::sticky::check(location, &settings, context);
-    }
-    answering::bulkheads::check(&served.bulkheads, &settings, context);
-    if let Some(location) = &served.cancel {
-        answering::cancelling::check(location, &settings, context);
-    }
-    served.admission.check(&settings, context);
+    served.fairness.check(&served.compiled, &settings, context);
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
+}
+
+/// The options that decide which worker serves a request and whether it is served, where they were configured.
+struct Fairness {
+    sticky: Option<Location>,
+    bulkheads: Vec<Location>,
+    cancel: Option<Location>,
+    admission: AdmissionDraft,
+}
+
+impl Fairness {
+    fn take(answering: &mut AnsweringDraft) -> Fairness {
+        let admission = std::mem::take(&mut answering.admission);
+        answering.answering.admission = admission.complete();
+        Fairness {
+            sticky: answering.sticky_location.take(),
+            bulkheads: answering.bulkheads.iter().map(|(_, location)| location.clone()).collect(),
+            cancel: answering.cancel_location.take(),
+            admission,
+        }
+    }
+
+    /// Tells of those that have no effect with these settings.
+    fn check(&self, compiled: &CompiledRules, settings: &Settings, context: &mut Context) {
+        answering::rate_limit::check(compiled, settings, context);
+        if let Some(location) = &self.sticky {
+            answering::sticky::check(location, settings, context);
+        }
+        answering::bulkheads::check(&self.bulkheads, settings, context);
+        if let Some(location) = &self.cancel {
+            answering::cancelling::check(location, settings, context);
+        }
+        self.admission.check(settings, context);
+    }
 }
 
 /// Takes the script of `pyrun`, which has the place of one worker: a single one leaves none that could serve.

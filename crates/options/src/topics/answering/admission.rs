@@ -7,9 +7,7 @@ use bolide_contract::answering::Admission;
 use bolide_contract::settings::{Address, Interface, Protocol, Settings};
 
 use crate::context::Context;
-use crate::draft::Draft;
-use crate::row::{OptionRow, Value};
-use crate::topics::answering::AnsweringDraft;
+use crate::row::Value;
 use crate::values;
 
 /// The words of `admission`, and whether they turn it on.
@@ -27,24 +25,16 @@ pub struct AdmissionDraft {
     patience: Option<(u64, Location)>,
 }
 
-/// Turns it on or off.
-pub fn set(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let is_on = values::one_of(pair, &WORDS)?;
-    let admission = &mut draft.of::<AnsweringDraft>().admission;
-    (admission.is_on, admission.location) = (is_on, Some(pair.location.clone()));
-    Ok(())
-}
-
-pub fn set_patience(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
-    let patience_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
+/// Checks a patience in milliseconds.
+pub fn patience(patience_ms: Option<u64>, pair: &Pair) -> Result<u64, Diagnostic> {
+    let patience_ms = patience_ms.unwrap_or(0);
     if patience_ms < Admission::MIN_PATIENCE_MS {
         let text = pair.value.as_deref().unwrap_or_default();
         let advice = format!("write {} to {} seconds", seconds(Admission::MIN_PATIENCE_MS), seconds(Admission::MAX_PATIENCE_MS));
         let message = format!("`{} = {text}` is out of range", pair.key);
         return Err(Diagnostic::error(Some(&pair.location), message).advise(advice));
     }
-    draft.of::<AnsweringDraft>().admission.patience = Some((patience_ms, pair.location.clone()));
-    Ok(())
+    Ok(patience_ms)
 }
 
 fn seconds(milliseconds: u64) -> String {
@@ -52,6 +42,17 @@ fn seconds(milliseconds: u64) -> String {
 }
 
 impl AdmissionDraft {
+    /// Turns it on or off.
+    pub fn set(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
+        self.is_on = values::one_of(pair, &WORDS)?;
+        self.location = Some(pair.location.clone());
+        Ok(())
+    }
+
+    pub fn set_patience(&mut self, patience_ms: u64, pair: &Pair) {
+        self.patience = Some((patience_ms, pair.location.clone()));
+    }
+
     pub fn complete(&self) -> Option<Admission> {
         let patience_ms = self.patience.as_ref().map_or(Admission::PATIENCE_MS, |(patience_ms, _)| *patience_ms);
         self.is_on.then_some(Admission { patience_ms })

@@ -184,12 +184,12 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Answer 429 to clients that send more requests than this: `REQUESTS/TIME`, where the time is `s`, `m`, `h` or `d`, or a
     /// number of them (`20/30s`). All workers count together. A client is an address, of IPv6 a /64 network. Behind a reverse
     /// proxy it is the address that the proxy names, if `forwarded-allow-ips` trusts the proxy. The number of requests may also
-    /// come together, and then one more for each share of the time. The response comes before the body is read, and its `Retry-
-    /// After` says in how many seconds the next request passes. In the long form, `rate=` is that value, `burst=` the number of
-    /// requests that may come together, `route=` a regular expression for the paths that count, `key=` another text that
-    /// identifies a client, `name=` a name for the log and the metrics, and `headers=on` adds the fields `RateLimit` and
-    /// `RateLimit-Policy` to responses. Limits come before the routes, and each that applies counts the request. See `ratelimit`
-    /// on the page about routes for limits behind other rules, and the page "Rate limiting without Redis".
+    /// come together, and then one more for each share of the time. The response comes before the body is read, and its
+    /// `Retry-After` says in how many seconds the next request passes. In the long form, `rate=` is that value, `burst=` the
+    /// number of requests that may come together, `route=` a regular expression for the paths that count, `key=` another text
+    /// that identifies a client, `name=` a name for the log and the metrics, and `headers=on` adds the fields `RateLimit` and
+    /// `RateLimit-Policy` to responses. Limits come before the routes, and each that applies counts the request. See
+    /// `ratelimit` on the page about routes for limits behind other rules, and the page "Rate limiting without Redis".
     /// Example: rate-limit = 60/m
     ///          rate-limit = name=login,route=^/login$,rate=10/m,burst=5
     list("rate-limit", Setting::By(add_route)).reach(Reach::Application),
@@ -233,19 +233,26 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the application is called (`auto`). In overload, requests otherwise wait until their clients have left, and all work is
     /// for no client. Each worker measures how long requests keep a thread. As many may wait as begin within
     /// `admission-patience`, and fewer while requests take longer than usual. Beyond that number the oldest are refused first,
-    /// as their clients leave next. A refused request is not logged and does not count as a request. A metric counts
-    /// it, and the log shows one line a minute. Health checks (`health-path`) are never refused, and neither is any request while a thread
-    /// was free within the last `admission-patience`.
-    /// While all threads are in calls, a worker refuses requests over HTTP/1 in the clear. Those over TLS, HTTP/2, uwsgi, SCGI,
-    /// FastCGI and behind the PROXY protocol, and greenlets of gevent, are refused when they would begin. For ASGI the option
-    /// has no effect, because requests do not wait for a thread there. See `limit-concurrency`.
+    /// as their clients leave next. A refused request is not logged and does not count as a request. A metric counts it, and
+    /// the log shows one line a minute. Health checks (`health-path`) are never refused, and neither is any request while a
+    /// thread was free within the last `admission-patience`. While all threads are in calls, a worker refuses requests over
+    /// HTTP/1 in the clear. Those over TLS, HTTP/2, uwsgi, SCGI, FastCGI and behind the PROXY protocol, and greenlets of
+    /// gevent, are refused when they would begin. For ASGI the option has no effect, because requests do not wait for a thread
+    /// there. See `limit-concurrency`.
     /// Example: admission = auto
-    supported("admission", Setting::By(admission::set)).takes(Value::OneOf(&ADMISSION_WORDS), "off").reach(Reach::Application),
+    supported("admission", set!(|draft, _, pair| draft.of::<AnsweringDraft>().admission.set(pair)?))
+        .takes(Value::OneOf(&ADMISSION_WORDS), "off").reach(Reach::Application),
     /// How long a request may wait before it begins, with `admission = auto`, from 0.05 to 600 seconds. It should be at most half
     /// of the time that clients wait for a response. The default reaches clients that wait for a second.
     /// Example: admission = auto
     ///          admission-patience = 2
-    supported("admission-patience", Setting::By(admission::set_patience))
+    supported(
+        "admission-patience",
+        set!(|draft, row, pair| {
+            let patience_ms = admission::patience(draft.milliseconds(row, pair)?, pair)?;
+            draft.of::<AnsweringDraft>().admission.set_patience(patience_ms, pair);
+        }),
+    )
         .takes(admission::SECONDS, "0.5").reach(Reach::Application),
     /// Do not select the application by the SCRIPT_NAME that a reverse proxy sends.
     /// Example: ignore-script-name = true
