@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import os
 
 from starlette.responses import StreamingResponse
 
@@ -131,4 +132,4 @@ PAGES = {
 
 async def application(scope, receive, send):
     page = PAGES.get(scope["path"].removesuffix("/off"))
-    await (page(scope, receive, send) if page else answer(send, "quick"))
+    await (page(scope, receive, send) if page else answer(send, str(os.getpid()) if scope["path"] == "/pid" else "quick"))

@@ -5,6 +5,7 @@ A client leaves by a reset. The end of its sending side alone is none, because s
 `tests/apps/leaving_asgi.py`.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -26,7 +27,7 @@ ASGI = "pythonpath = {apps}\nasgi = leaving_asgi:application\nlifespan = off"
 LISTEN = {
     "http1": "http-socket = 127.0.0.1:0",
     "unix": "http-socket = {directory}/app.sock",
-    "tls": "https-socket = 127.0.0.1:0,{chain},{key}",
+    "tls": "https-socket = 127.0.0.1:0,{chain},{key}\nhttp-socket = 127.0.0.1:0",
     "http2": "http-socket = 127.0.0.1:0\nhttp2 = h2c",
     "http2-tls": "https-socket = 127.0.0.1:0,{chain},{key}",
     "uwsgi": "uwsgi-socket = 127.0.0.1:0",
@@ -34,6 +35,8 @@ LISTEN = {
     "fastcgi": "fastcgi-socket = 127.0.0.1:0",
 }
 SCHEMES = {"unix": "http", "tls": "https", "http2": "http", "http2-tls": "https", "http1": "http"}
+#: More connections than it takes until each worker has one.
+MANY = 200
 #: Interface -> the lines that load its application, and the calls that it can have at a time.
 WORKERS = {
     "wsgi": ("module = leaving", 1),
@@ -79,6 +82,23 @@ class Way:
             }
             client.send(sent.get(self.way, lambda: get(target))())
         return client
+
+    def finish(self, client):
+        """Reads the response to the request with which the client began."""
+        if self.way.startswith("http2"):
+            client.connection.finish(client.stream)
+        else:
+            client.read_response()
+
+    def go_on(self, client, target):
+        """Sends another request of the client."""
+        if self.way.startswith("http2"):
+            client.stream = client.connection.begin("GET", target)
+        else:
+            client.send(get(target))
+
+    def relayed(self):
+        return value_of(metrics_address(self.server), "bolide_sticky_requests_total", result="relayed")
 
     def count(self, state):
         return value_of(metrics_address(self.server), "bolide_cancelled_requests_total", state=state)
@@ -136,6 +156,17 @@ def test_a_stream_that_is_reset_is_cancelled_and_the_others_of_its_connection_ar
     served.wait_for_499("/wait")
     assert client.connection.request("GET", "/quick").body == b"quick"
     assert not other.is_over
+    served.assert_no_failure()
+
+
+@pytest.mark.parametrize("way", ["http2", "http2-tls"])
+def test_the_end_of_a_connection_of_http2_cancels_its_requests(way, serve_by):
+    served = serve_by(way)
+    client = served.begin("/wait")
+    served.server.wait_for_log("^wait begun$")
+    end_sending(client)
+    served.server.wait_for_log("^wait cleaned up: http.disconnect$")
+    served.wait_for_499("/wait")
     served.assert_no_failure()
 
 
@@ -279,14 +310,30 @@ def test_a_route_turns_it_on_for_an_instance_without_the_option(serve_by):
 
 @pytest.mark.parametrize("way", ["tls", "http2"])
 def test_a_request_at_the_worker_of_its_session_is_cancelled(way, serve_by):
-    """The client's connection stays at another worker."""
-    served = serve_by(way, f"{ON}\nsticky = address\nprocesses = 2")
-    clients = [served.begin("/wait") for _ in range(4)]
-    served.server.wait_for_log("^wait begun$", count=4)
-    for client in clients:
-        client.reset()
-    served.server.wait_for_log("^wait cleaned up: http.disconnect$", count=4)
-    wait_until(lambda: served.count("running") == 4, "they are counted")
+    """The client's connection stays at another worker, which relays the request."""
+    served = serve_by(way, f"{ON}\nsticky = query:sid\nprocesses = 2")
+    sessions = sessions_of_workers(served.server)
+    client = served.begin(f"/pid?sid={sessions[0]}")
+    served.finish(client)
+    elsewhere = sessions[0] if served.relayed() else sessions[1]
+    served.go_on(client, f"/wait?sid={elsewhere}")
+    served.server.wait_for_log("^wait begun$")
+    client.reset()
+    served.server.wait_for_log("^wait cleaned up: http.disconnect$")
+    served.wait_for_499(rf"/wait\?sid={elsewhere}")
+    assert served.relayed()
+
+
+def sessions_of_workers(server):
+    """Returns a session of each of two workers. Workers share connections that are kept open."""
+    sessions = {}
+    with contextlib.ExitStack() as clients:
+        for number in range(MANY):
+            client = clients.enter_context(server.connect(server.address("http")))
+            sessions.setdefault(client.request("GET", f"/pid?sid={number}").body, number)
+            if len(sessions) == 2:
+                return list(sessions.values())
+    raise AssertionError(f"all sessions are those of one worker: {sessions}")
 
 
 # Requests that wait.
@@ -371,6 +418,18 @@ def test_a_request_that_runs_in_a_greenlet_goes_on(waiting):
     held.reset()
     let_go(served)
     served.server.wait_for_log(r"GET /hold/0 => .* \(HTTP/1.1 200\)")
+
+
+def test_a_wsgi_application_beside_asgi_goes_on(serve_by):
+    served = serve_by(options=f"{ON}\nmount = /beside=leaving:application\nmanage-script-name = true")
+    client = served.begin("/beside/hold")
+    served.server.wait_for_log("^/hold begun$")
+    client.reset()
+    # The turn that serves this one has seen the reset.
+    ask(served, "/quick")
+    let_go(served)
+    served.server.wait_for_log(r"GET /beside/hold => .* \(HTTP/1.1 200\)")
+    assert served.count("running") is None
 
 
 # Behind nginx, which over TCP only ends its sending side when its client leaves.

@@ -32,10 +32,8 @@ pub fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntr
     let sent_bytes = context.writer.head_bytes + context.writer.body.bytes;
     let tally = &context.thread.slot.tally;
     let status = context.writer.status_code();
-    counting::count(tally, entry.answered_by, entry.log_facts.application, status, sent_bytes);
-    if let Some(cancelled) = context.writer.notes.cancelled {
-        add(&tally.cancelled[cancelled as usize], 1);
-    }
+    let cancelled = context.writer.notes.cancelled;
+    counting::count(tally, entry.answered_by, entry.log_facts.application, status, cancelled, sent_bytes);
     let mut microseconds = None;
     if context.worker.measures_time {
         let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));

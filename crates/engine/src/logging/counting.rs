@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_scoreboard::meters::class_of;
-use bolide_scoreboard::{Meters, Tally, add};
+use bolide_scoreboard::{Cancelled, Meters, Tally, add};
 
 use crate::logging::route_groups::RouteGroups;
 
@@ -30,13 +30,21 @@ pub enum AnsweredBy {
 /// From this status on, an answer counts as a failure of the server.
 pub const FAILED_STATUS: u16 = 500;
 
-/// Counts a finished request, by the number of its application and the status of its answer.
+/// Counts a finished request, by the number of its application and the status of its answer, and whether its work has ended
+/// because its client left.
 #[inline(always)]
-pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u16, sent_bytes: u64) {
+pub fn count(
+    tally: &Tally,
+    answered_by: AnsweredBy,
+    application: u32,
+    status: u16,
+    cancelled: Option<Cancelled>,
+    sent_bytes: u64,
+) {
     add(&tally.requests, 1);
     add(&tally.sent_bytes, sent_bytes);
     if !(200..300).contains(&status) {
-        count_class(tally, status);
+        count_class(tally, status, cancelled);
     }
     if answered_by == AnsweredBy::Application {
         add(&tally.application(application).requests, 1);
@@ -88,8 +96,11 @@ pub fn count_error(tally: &Tally) {
 
 /// Counts a request whose status is not 2xx by its class, and as a failure if it is one.
 #[cold]
-fn count_class(tally: &Tally, status: u16) {
+fn count_class(tally: &Tally, status: u16, cancelled: Option<Cancelled>) {
     add(&tally.classes[class_of(status)], 1);
+    if let Some(cancelled) = cancelled {
+        add(&tally.cancelled[cancelled as usize], 1);
+    }
     if status >= FAILED_STATUS {
         count_error(tally);
     }
