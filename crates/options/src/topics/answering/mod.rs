@@ -215,9 +215,9 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// event loop is never begun, in WSGI and gevent too. Requests that run in threads and greenlets continue, as do WebSockets,
     /// and tasks after their response. The request has status 499 in the log. With `true` a client has left if its connection
     /// was reset or closed, or if it has reset its stream of HTTP/2 or aborted its request of FastCGI. A client that has only
-    /// ended its sending side may still read, so its request goes on. With `fin` that counts too, for instances behind a reverse
-    /// proxy over TCP, which shows nothing else when its client leaves. The route action `cancel-on-disconnect:` sets it for
-    /// some requests.
+    /// ended its sending side may still read, so its request goes on. With `fin` that counts too, for instances whose clients
+    /// never do that and read on, such as a reverse proxy. Over TCP, nginx and most clients of HTTP/1 show nothing else when
+    /// they leave. The route action `cancel-on-disconnect:` sets it for some requests.
     /// Example: cancel-on-disconnect = true
     supported(
         "cancel-on-disconnect",
@@ -227,7 +227,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
             answering.answering.cancel_on_disconnect = cancelling::policy(pair)?;
         }),
     )
-    .takes(Value::SwitchOr("`fin`, for instances behind a reverse proxy over TCP"), "off")
+    .takes(Value::SwitchOr("`fin`, which counts the end of the sending side"), "off")
         .reach(Reach::Application),
     /// Refuse requests that have waited too long for a free thread, with 503 and `Retry-After`, before their body is read and
     /// the application is called (`auto`). In overload, requests otherwise wait until their clients have left, and all work is
