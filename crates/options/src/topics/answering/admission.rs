@@ -4,7 +4,7 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
 use bolide_contract::answering::Admission;
-use bolide_contract::settings::{Address, Interface, Protocol, Settings};
+use bolide_contract::settings::{Address, Interface, Listener, Protocol, Settings};
 
 use crate::context::Context;
 use crate::row::Value;
@@ -72,23 +72,24 @@ impl AdmissionDraft {
             context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
             return;
         }
-        let is_early = |protocol: Protocol, is_encrypted: bool| protocol == Protocol::Http && !is_encrypted;
-        let late = settings.listeners.iter().find(|listener| !is_early(listener.protocol, listener.tls.is_some()));
-        if let Some(listener) = late {
-            let message = format!(
-                "`admission = auto`: while all threads are busy, requests at `{}` are not refused early, because they do not \
-                 come over HTTP/1 in the clear; a thread refuses them when it is free",
-                listener.origin
-            );
-            context.diagnostics.push(Diagnostic::note(Some(location), message));
+        let is_local = |listener: &Listener| matches!(listener.address, Address::Unix(_));
+        let is_plain = |listener: &Listener| listener.protocol == Protocol::Http && listener.tls.is_none();
+        if settings.listeners.iter().any(|listener| is_plain(listener) && !is_local(listener)) {
+            return;
         }
-        if let Some(listener) = settings.listeners.iter().find(|listener| matches!(listener.address, Address::Unix(_))) {
-            let message = format!(
-                "`admission = auto`: at the UNIX socket `{}`, the wait of a request is known only if the reverse proxy sends \
-                 X-Request-Start",
-                listener.origin
-            );
+        let Some(listener) = settings.listeners.first() else { return };
+        let mut note = |what: &str| {
+            let message = format!("`admission = auto`: {what} (`{}`)", listener.origin);
             context.diagnostics.push(Diagnostic::note(Some(location), message));
+        };
+        if !is_plain(listener) {
+            note(
+                "requests are not refused early while all threads are busy, because they do not come over HTTP/1 in the clear; \
+                 a thread refuses them when it is free",
+            );
+        }
+        if is_local(listener) {
+            note("the wait of a request at a UNIX socket is known only if the reverse proxy sends X-Request-Start");
         }
     }
 }

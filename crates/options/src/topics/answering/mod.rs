@@ -233,18 +233,20 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the application is called (`auto`). In overload, requests otherwise wait until their clients have left, and all work is
     /// for no client. Each worker measures how long requests keep a thread. As many may wait as begin within
     /// `admission-patience`, and fewer while requests take longer than usual. Beyond that number the oldest are refused first,
-    /// as their clients leave next. A refused request is not logged and does not count as a request. A metric counts it, and
-    /// the log shows one line a minute. Health checks (`health-path`) are never refused, and neither is any request while a
-    /// thread was free within the last `admission-patience`. While all threads are in calls, a worker refuses requests over
-    /// HTTP/1 in the clear. Those over TLS, HTTP/2, uwsgi, SCGI, FastCGI and behind the PROXY protocol, and greenlets of
-    /// gevent, are refused when they would begin. For ASGI the option has no effect, because requests do not wait for a thread
-    /// there. See `limit-concurrency`.
-    /// Example: admission = auto
+    /// as their clients leave next. A refused request is not logged and does not count as a request. A metric counts it, and the
+    /// log shows one line a minute. Health checks (`health-path`) are never refused. A worker that had a free thread within the
+    /// last `admission-patience` does not find any request late.
+    /// While all threads are in calls, a worker refuses requests over HTTP/1 in the clear. Those over TLS, HTTP/2, uwsgi, SCGI,
+    /// FastCGI and behind the PROXY protocol, and greenlets of gevent, are refused when they would begin. For ASGI the option
+    /// has no effect, because requests do not wait for a thread there. See `limit-concurrency`.
+    /// Example: http-socket = 127.0.0.1:8000
+    ///          admission = auto
     supported("admission", set!(|draft, _, pair| draft.of::<AnsweringDraft>().admission.set(pair)?))
         .takes(Value::OneOf(&ADMISSION_WORDS), "off").reach(Reach::Application),
     /// How long a request may wait before it begins, with `admission = auto`, from 0.05 to 600 seconds. It should be at most half
     /// of the time that clients wait for a response. The default reaches clients that wait for a second.
-    /// Example: admission = auto
+    /// Example: http-socket = 127.0.0.1:8000
+    ///          admission = auto
     ///          admission-patience = 2
     supported(
         "admission-patience",
