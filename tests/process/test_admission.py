@@ -4,13 +4,17 @@ Calls are held at a gate until the test opens it, so a response that is here bef
 request waits longer than its patience because the test waits for its response, and not because of the machine.
 """
 
+import json
 import signal
+import subprocess
 import time
 
 import pytest
 from support.http2 import Http2
 from support.metrics import metrics_address, value_of
+from support.server import program
 from support.waiting import wait_until
+from support_instance import COMMAND_SECONDS
 
 #: The least patience is far above what an idle server takes, and short for a test.
 WAIT_SECONDS = 0.05
@@ -47,6 +51,12 @@ def release(held, calls):
 def refused(answer):
     """Whether the response is an early refusal."""
     return (answer.status, answer.get("retry-after"), answer.get("cache-control")) == (503, "1", "no-store")
+
+
+def waiting_at_bulkhead(held):
+    command = [*program(), "status", "--json", str(held.server.process.pid)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=True)
+    return json.loads(done.stdout)["bulkheads"][0]["waiting"]
 
 
 def wait_out():
@@ -247,6 +257,23 @@ def test_a_body_that_has_waited_too_long_for_a_thread_is_refused(admitting):
     assert refused(answer)
     assert upload.request(target="/quick?next").text == "next"
     assert held.begun() == ["served", "call0", "next"]
+
+
+def test_the_wait_for_a_permit_of_a_bulkhead_is_not_overload(admitting):
+    held = admitting("threads = 2\nbulkhead = name=limited,route=^/held/limited,max=1\n")
+    first = held.hold("limited")
+    upload = held.server.connect()
+    upload.send(b"POST /held/limited?upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na")
+    wait_until(lambda: waiting_at_bulkhead(held) == 1, "the upload waits")
+    calls = occupy(held, 1)
+    upload.send(b"bc")
+    wait_out()
+    held.let_through("limited")
+    assert first.finish() == "limited"
+    held.wait_for("begin", "upload")
+    held.let_through("limited")
+    assert upload.read_response().text == "upload"
+    release(held, calls)
 
 
 def test_no_more_wait_than_can_begin_within_the_patience(hold):

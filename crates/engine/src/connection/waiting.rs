@@ -84,7 +84,7 @@ impl<A: App> Connection<A> {
                 Ok(self.after_answer(served, context))
             }
             WaitingBody::Unread { collector, owes_continue } => {
-                if matches!(passage.bulkhead, BulkheadVerdict::Permitted(_)) {
+                if passage.is_permitted() {
                     self.send_continue(&head, owes_continue);
                     self.begin_collecting(head, bytes, collector, Some(passage), context)?;
                     return Ok(ServeStep::More);

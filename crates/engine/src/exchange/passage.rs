@@ -34,6 +34,11 @@ impl Passage {
         (self.routed, self.bulkhead)
     }
 
+    /// It has a permit, for which it may have waited.
+    pub fn is_permitted(&self) -> bool {
+        matches!(self.bulkhead, BulkheadVerdict::Permitted(_))
+    }
+
     /// It waits for a permit.
     pub fn waits(&self) -> bool {
         matches!(self.bulkhead, BulkheadVerdict::Waits(_))

@@ -348,41 +348,76 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
+    let (outcome, permit) = match admit(context, &mut request, decision, is_unread) {
+        Entrance::Called(permit) => (call(context, &mut request, &mut entry), permit),
+        Entrance::Answered(answered_by) => {
+            entry.answered_by = answered_by;
+            (Outcome::Finished, None)
+        }
+        Entrance::Later(passage) => return Served::Passed(passage),
+    };
+    resolve(context, outcome, entry, permit)
+}
+
+/// What happens to a valid request.
+enum Entrance {
+    /// The application is called, with the permit of its bulkhead.
+    Called(Option<Permit>),
+    /// The server has answered it, or nobody reads an answer.
+    Answered(AnsweredBy),
+    /// The application is called when its body is here, or when it gets a permit.
+    Later(Box<Passage>),
+}
+
+/// Decides whether the application is called now. Without own answers and bulkheads it is.
+#[inline(always)]
+fn admit<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &mut Request<'_, A::Memo>,
+    decision: Decision<'_>,
+    is_unread: bool,
+) -> Entrance {
+    match decision {
+        Decision::Of(_) if !context.worker.may_withhold => Entrance::Called(None),
+        decision => decide(context, request, decision, is_unread),
+    }
+}
+
+#[inline(never)]
+fn decide<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &mut Request<'_, A::Memo>,
+    decision: Decision<'_>,
+    is_unread: bool,
+) -> Entrance {
     let bulkhead = match decision {
         Decision::Of(verdict) => {
             if context.worker.has_own_answers
-                && let Some(answered_by) = serve_directly(context, &request, verdict)
+                && let Some(answered_by) = serve_directly(context, request, verdict)
             {
-                entry.answered_by = answered_by;
-                return resolve(context, Outcome::Finished, entry, None);
+                return Entrance::Answered(answered_by);
             }
             match context.worker.bulkheads {
                 None => BulkheadVerdict::Free,
-                Some(bulkheads) => bulkheads.admit(path_of(&request), context.thread.clock.now_ms),
+                Some(bulkheads) => bulkheads.admit(path_of(request), context.thread.clock.now_ms),
             }
         }
         Decision::Passed(bulkhead) => bulkhead,
     };
-    let permit = match bulkhead {
-        BulkheadVerdict::Free if is_unread => return pass(context, BulkheadVerdict::Free, Body::Empty),
-        BulkheadVerdict::Free => None,
-        BulkheadVerdict::Permitted(permit) if is_unread => return pass(context, BulkheadVerdict::Permitted(permit), Body::Empty),
-        BulkheadVerdict::Permitted(permit) => Some(permit),
-        BulkheadVerdict::Waits(ticket) => {
-            return pass(context, BulkheadVerdict::Waits(ticket), std::mem::take(&mut request.body));
-        }
+    match bulkhead {
+        verdict @ (BulkheadVerdict::Free | BulkheadVerdict::Permitted(_)) if is_unread => pass(context, verdict, Body::Empty),
+        BulkheadVerdict::Free => Entrance::Called(None),
+        BulkheadVerdict::Permitted(permit) => Entrance::Called(Some(permit)),
+        verdict @ BulkheadVerdict::Waits(_) => pass(context, verdict, std::mem::take(&mut request.body)),
         BulkheadVerdict::Refused(refusal) => {
             refuse(context, &refusal);
-            entry.answered_by = AnsweredBy::Route;
-            return resolve(context, Outcome::Finished, entry, None);
+            Entrance::Answered(AnsweredBy::Route)
         }
         BulkheadVerdict::Left => {
             end_cancelled(&mut context.writer, Cancelled::Waiting);
-            return resolve(context, Outcome::Finished, entry, None);
+            Entrance::Answered(AnsweredBy::Application)
         }
-    };
-    let outcome = call(context, &mut request, &mut entry);
-    resolve(context, outcome, entry, permit)
+    }
 }
 
 /// The path for which a request looks for its bulkhead.
@@ -407,10 +442,10 @@ fn refuse<A: App>(context: &mut ExchangeContext<'_, A>, refused: &RefusedRequest
 }
 
 /// The application is called later. The answer that has begun gives its buffers back.
-fn pass<A: App>(context: &mut ExchangeContext<'_, A>, bulkhead: BulkheadVerdict, body: Body) -> Served<A::Pending> {
+fn pass<A: App>(context: &mut ExchangeContext<'_, A>, bulkhead: BulkheadVerdict, body: Body) -> Entrance {
     let changes = context.writer.take_changes();
     context.thread.buffers.keep(context.writer.end());
-    Served::Passed(Box::new(Passage::of(changes, context.start, bulkhead, body)))
+    Entrance::Later(Box::new(Passage::of(changes, context.start, bulkhead, body)))
 }
 
 fn call<A: App>(

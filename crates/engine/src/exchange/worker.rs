@@ -60,6 +60,8 @@ pub struct Worker {
     /// Some requests are answered without the application: by routes, with files, with redirects to HTTPS, or at
     /// `health-path`.
     pub has_own_answers: bool,
+    /// Some requests are answered without the application, or are called later. Otherwise a request costs one branch.
+    pub may_withhold: bool,
     /// The work for some requests ends when their clients leave (`cancel-on-disconnect`).
     pub may_cancel: bool,
     /// The duration of requests is needed by the log or the statistics.
@@ -129,6 +131,8 @@ impl Worker {
         let (logging, statistics) = (&settings.logging, &settings.statistics);
         let times_phases = settings.tracing.times_phases || logging.slow_request_ms.is_some();
         let redirects = listeners.iter().any(|listener| listener.redirects_to_https.is_some());
+        let has_own_answers = files.is_some() || rules.is_some() || redirects || settings.answering.health_path.is_some();
+        let bulkheads = Bulkheads::of(&settings.answering.bulkheads, bulkheads, row_number, number)?;
         Ok(Worker {
             number,
             row: scoreboard.row(row_number).ok_or_else(no_row)?,
@@ -143,7 +147,9 @@ impl Worker {
             identity,
             line_style,
             files,
-            has_own_answers: files.is_some() || rules.is_some() || redirects || settings.answering.health_path.is_some(),
+            has_own_answers,
+            may_withhold: has_own_answers || bulkheads.is_some(),
+            bulkheads,
             may_cancel: settings.answering.may_cancel(),
             measures_time: logging.may_log_requests() || statistics.has_reader() || settings.scaling.weighs_time(),
             has_scraper: statistics.has_scraper(),
@@ -157,7 +163,6 @@ impl Worker {
             requests_elsewhere: 0.into(),
             availability: Availability::default(),
             affinity,
-            bulkheads: Bulkheads::of(&settings.answering.bulkheads, bulkheads, row_number, number)?,
             held_answers: Arc::default(),
             admission: Admission::of(&settings, number, row_number, scoreboard),
             settings,
