@@ -191,9 +191,9 @@ impl<'a> BodySource<'a> {
 impl<Pending> Served<Pending> {
     /// A request that has passed keeps what the rules have decided.
     #[inline(always)]
-    fn with_rules(mut self, routed: Option<Routed>) -> Served<Pending> {
+    fn with_rules(mut self, routed: &mut Option<Routed>) -> Served<Pending> {
         if let Served::Passed(passage) = &mut self {
-            passage.routed = routed;
+            passage.routed = routed.take();
         }
         self
     }

@@ -27,11 +27,12 @@ impl Passage {
         Passage { routed: None, start, bulkhead, body, changes }
     }
 
-    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided, and how far the request
-    /// has come.
-    pub fn resume(self, writer: &mut ResponseWriter<'_>) -> (Option<Routed>, BulkheadVerdict) {
+    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided. `bulkhead` gets how far
+    /// the request has come.
+    pub fn resume(self, writer: &mut ResponseWriter<'_>, bulkhead: &mut Option<BulkheadVerdict>) -> Option<Routed> {
         writer.make_changes(self.changes);
-        (self.routed, self.bulkhead)
+        *bulkhead = Some(self.bulkhead);
+        self.routed
     }
 
     /// It has a permit, for which it may have waited.

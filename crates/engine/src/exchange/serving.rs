@@ -120,7 +120,12 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    let (decided, bulkhead) = pass_rules(context, passage, values);
+    let mut bulkhead = None;
+    // The decisions of rules are large, so they stay where they are made.
+    let mut decided = match passage {
+        None => worker.rules.map(|rules| walk(context, rules, values())),
+        Some(passage) => passage.resume(&mut context.writer, &mut bulkhead),
+    };
     let routed = decided.as_ref();
     let identity = context.identity(&values);
     let noted = noted(worker, routed, values);
@@ -154,7 +159,7 @@ fn serve_http<A: App>(
     let served = answer(context, parts, entry, decision, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
-    Ok(served.with_rules(decided))
+    Ok(served.with_rules(&mut decided))
 }
 
 fn serve_variables<A: App>(
@@ -174,7 +179,11 @@ fn serve_variables<A: App>(
     let count = variables.len();
     let has_passed = passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-    let (routed, bulkhead) = pass_rules(context, passage, || values);
+    let mut bulkhead = None;
+    let mut routed = match passage {
+        None => worker.rules.map(|rules| walk(context, rules, values)),
+        Some(passage) => passage.resume(&mut context.writer, &mut bulkhead),
+    };
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -222,7 +231,7 @@ fn serve_variables<A: App>(
     // Those that rules have set are not in the bytes that a request keeps which is called later.
     variables.truncate(count);
     context.thread.parts.variables = variables;
-    Ok(served.with_rules(routed))
+    Ok(served.with_rules(&mut routed))
 }
 
 /// Notes the time that the request has waited before its head was here.
@@ -262,23 +271,6 @@ fn handshake_of_fields<A: App>(
         return Err(Fault::bad_request("A WebSocket handshake must not have a body."));
     }
     Ok(handshake)
-}
-
-/// Walks the rules if there are any, unless the request has passed them before. Returns what they have decided, and how far a
-/// request that has passed them has come.
-#[inline(always)]
-fn pass_rules<A: App, V: Values>(
-    context: &mut ExchangeContext<'_, A>,
-    passage: Option<Box<Passage>>,
-    values: impl FnOnce() -> V,
-) -> (Option<Routed>, Option<BulkheadVerdict>) {
-    match passage {
-        None => (context.worker.rules.map(|rules| walk(context, rules, values())), None),
-        Some(passage) => {
-            let (routed, bulkhead) = passage.resume(&mut context.writer);
-            (routed, Some(bulkhead))
-        }
-    }
 }
 
 /// Walks the rules; slow work in them runs without the language.
