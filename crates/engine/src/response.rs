@@ -125,6 +125,7 @@ pub struct Response {
 }
 
 /// What rules change in an answer that has not begun: it survives until the answer begins again.
+#[derive(Default)]
 pub(crate) struct RoutedChanges {
     x_sendfile: Option<Box<XSendfile>>,
     filter: Option<Box<ResponseFilter>>,

@@ -27,12 +27,10 @@ impl Passage {
         Passage { routed: None, start, bulkhead, body, changes }
     }
 
-    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided. `bulkhead` gets how far
-    /// the request has come.
-    pub fn resume(self, writer: &mut ResponseWriter<'_>, bulkhead: &mut Option<BulkheadVerdict>) -> Option<Routed> {
-        writer.make_changes(self.changes);
-        *bulkhead = Some(self.bulkhead);
-        self.routed
+    /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided.
+    pub fn resume(&mut self, writer: &mut ResponseWriter<'_>) -> Option<Routed> {
+        writer.make_changes(std::mem::take(&mut self.changes));
+        self.routed.take()
     }
 
     /// It has a permit, for which it may have waited.

@@ -15,7 +15,7 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
-use bolide_routes::{Values, Verdict};
+use bolide_routes::Values;
 use bolide_scoreboard::{Cancelled, add};
 
 use super::beginning::{begin, log_entry};
@@ -90,9 +90,8 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
-    let passage = context.passage.take();
     let waited_us = match worker.reads_start && context.client.is_trusted() {
-        true if passage.is_none() => waiting::note_field(context.thread.meters, &fields, header_bytes),
+        true if context.passage.is_none() => waiting::note_field(context.thread.meters, &fields, header_bytes),
         _ => None,
     };
     // A block that was read before has no fields here.
@@ -120,11 +119,10 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    let mut bulkhead = None;
     // The decisions of rules are large, so they stay where they are made.
-    let mut decided = match passage {
+    let mut decided = match &mut context.passage {
         None => worker.rules.map(|rules| walk(context, rules, values())),
-        Some(passage) => passage.resume(&mut context.writer, &mut bulkhead),
+        Some(passage) => passage.resume(&mut context.writer),
     };
     let routed = decided.as_ref();
     let identity = context.identity(&values);
@@ -155,8 +153,7 @@ fn serve_http<A: App>(
         identity,
         ..log_entry(context)
     };
-    let decision = Decision::of(routed, bulkhead);
-    let served = answer(context, parts, entry, decision, (source, handshake));
+    let served = answer(context, parts, entry, routed, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
     Ok(served.with_rules(&mut decided))
@@ -175,14 +172,12 @@ fn serve_variables<A: App>(
         names.check(host.map_or(b"", |host| host.value.of(bytes)))?;
     }
     begin(context, wire, facts.head_request, keep_alive);
-    let passage = context.passage.take();
     let count = variables.len();
-    let has_passed = passage.is_some();
+    let has_passed = context.passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-    let mut bulkhead = None;
-    let mut routed = match passage {
+    let mut routed = match &mut context.passage {
         None => worker.rules.map(|rules| walk(context, rules, values)),
-        Some(passage) => passage.resume(&mut context.writer, &mut bulkhead),
+        Some(passage) => passage.resume(&mut context.writer),
     };
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
@@ -226,8 +221,7 @@ fn serve_variables<A: App>(
     };
     let VariableFacts { method, uri, .. } = facts;
     let parts = RequestParts(Parts::Variables(VariablesRequest { bytes, variables: &variables, method, uri, raw_uri }));
-    let decision = Decision::of(routed.as_ref(), bulkhead);
-    let served = answer(context, parts, entry, decision, (source, handshake));
+    let served = answer(context, parts, entry, routed.as_ref(), (source, handshake));
     // Those that rules have set are not in the bytes that a request keeps which is called later.
     variables.truncate(count);
     context.thread.parts.variables = variables;
@@ -295,24 +289,6 @@ fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnc
     Some(Arc::new(Texts::of(names.iter().map(value))))
 }
 
-/// Whether the server itself may answer a request.
-enum Decision<'a> {
-    /// A rule's decision, if there is one.
-    Of(Option<&'a Verdict>),
-    /// Neither a rule nor a file answers it, as was found before its body was read, or before it waited.
-    Passed(BulkheadVerdict),
-}
-
-impl<'a> Decision<'a> {
-    #[inline(always)]
-    fn of(routed: Option<&'a Routed>, bulkhead: Option<BulkheadVerdict>) -> Decision<'a> {
-        match bulkhead {
-            None => Decision::Of(routed.and_then(Routed::verdict)),
-            Some(bulkhead) => Decision::Passed(bulkhead),
-        }
-    }
-}
-
 /// Answers a valid request: by a route, a file or the application. Inlined, because otherwise the request would be moved once
 /// more.
 #[inline(always)]
@@ -320,7 +296,7 @@ fn answer<A: App>(
     context: &mut ExchangeContext<'_, A>,
     parts: RequestParts<'_, A::Memo>,
     mut entry: LogEntry<'_>,
-    decision: Decision<'_>,
+    routed: Option<&Routed>,
     (source, handshake): (BodySource<'_>, Option<Handshake>),
 ) -> Served<A::Pending> {
     let is_unread = source.is_unread();
@@ -340,7 +316,7 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
-    let (outcome, permit) = match admit(context, &mut request, decision, is_unread) {
+    let (outcome, permit) = match admit(context, &mut request, routed, is_unread) {
         Entrance::Called(permit) => (call(context, &mut request, &mut entry), permit),
         Entrance::Answered(answered_by) => {
             entry.answered_by = answered_by;
@@ -366,12 +342,12 @@ enum Entrance {
 fn admit<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
-    decision: Decision<'_>,
+    routed: Option<&Routed>,
     is_unread: bool,
 ) -> Entrance {
-    match decision {
-        Decision::Of(_) if !context.worker.may_withhold => Entrance::Called(None),
-        decision => decide(context, request, decision, is_unread),
+    match context.worker.may_withhold {
+        false => Entrance::Called(None),
+        true => decide(context, request, routed, is_unread),
     }
 }
 
@@ -379,13 +355,15 @@ fn admit<A: App>(
 fn decide<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
-    decision: Decision<'_>,
+    routed: Option<&Routed>,
     is_unread: bool,
 ) -> Entrance {
-    let bulkhead = match decision {
-        Decision::Of(verdict) => {
+    let bulkhead = match context.passage.take() {
+        // Neither a rule nor a file answers it, as was found before its body was read, or before it waited.
+        Some(passage) => passage.bulkhead,
+        None => {
             if context.worker.has_own_answers
-                && let Some(answered_by) = serve_directly(context, request, verdict)
+                && let Some(answered_by) = serve_directly(context, request, routed.and_then(Routed::verdict))
             {
                 return Entrance::Answered(answered_by);
             }
@@ -394,7 +372,6 @@ fn decide<A: App>(
                 Some(bulkheads) => bulkheads.admit(path_of(request), context.thread.clock.now_ms),
             }
         }
-        Decision::Passed(bulkhead) => bulkhead,
     };
     match bulkhead {
         verdict @ (BulkheadVerdict::Free | BulkheadVerdict::Permitted(_)) if is_unread => pass(context, verdict, Body::Empty),
