@@ -135,7 +135,7 @@ def main(program):
             server.stop()
     for cancels, words in ((False, "without the option"), (True, "with it")):
         times, _ = measured[cancels]
-        print(f"{words}: {statistics.median(times):.1f} ms of work for a client who has left, at most {max(times):.1f} ms")
+        print(f"{words}: {statistics.median(times):.1f} ms of work after the client left, at most {max(times):.1f} ms")
     print(f"the target is at most {TARGET_MS} ms with the option")
     print(f"a request whose client stays: {measured[False][1]:.1f} µs without the option, {measured[True][1]:.1f} µs with it")
 

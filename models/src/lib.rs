@@ -16,6 +16,8 @@ pub mod census;
 pub mod counters;
 #[path = "../../crates/scoreboard/src/published.rs"]
 pub mod published;
+#[path = "../../crates/contract/src/rate.rs"]
+pub mod rate;
 /// The cells of a rate limit: `crates/memory/src/rate_limits/cells.rs`.
 #[path = "../../crates/memory/src/rate_limits/cells.rs"]
 pub mod rate_limit_cells;

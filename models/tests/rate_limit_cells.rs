@@ -1,7 +1,8 @@
 //! A rate limit while workers count at the same moment, also for keys that have the same cells.
 
 use bolide_models::explore;
-use bolide_models::rate_limit_cells::{Cell, Cells, Counted, PROBES, Rate};
+use bolide_models::rate::{Counted, Rate};
+use bolide_models::rate_limit_cells::{Cell, Cells, PROBES};
 use loom::sync::Arc;
 
 const NOW_US: u64 = 1_000_000_000;

@@ -143,7 +143,7 @@ crate::with_words! {
         Engines = "engines",
         /// Who listens to which channels, and whose inbox is whose.
         Inboxes = "inboxes",
-        /// Who has used how much of a rate limit.
+        /// The requests of each client that a rate limit counts.
         RateLimit = "rate limit",
         /// Bytes of a file that belong to the memory of this name, without a head.
         Data = "data",

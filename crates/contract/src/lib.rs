@@ -11,6 +11,7 @@ pub mod clock;
 pub mod engine_row;
 pub mod message;
 pub mod metric_list;
+pub mod rate;
 pub mod settings;
 pub mod succession;
 mod tables;

@@ -2,10 +2,9 @@
 //! not know about requests. Worker threads run it.
 
 use bolide_contract::clock::precise_us;
+use bolide_contract::rate::{Counted, Rate};
 use bolide_contract::services::RateLimitSettings;
-use bolide_memory::rate_limits::cells::{self, Counted as CountedInMemory};
 use bolide_memory::rate_limits::{Acts, RateLimit};
-use bolide_routes::{Counted, Rate};
 
 use crate::logging::access_log::complain;
 
@@ -25,21 +24,14 @@ impl SharedLimits {
 
     /// Counts a request for a key of the limit with this number.
     pub fn count(&self, limit: usize, key: &[u8], rate: Rate) -> Counted {
-        // A process that only checks whether the application can be loaded has no memory to count in.
+        // With `bolide check --load`, there is no memory to count in.
         let Some(table) = self.limits.get(limit) else { return Counted::Uncounted };
         let now_us = precise_us();
-        let rate = cells::Rate { interval_us: rate.interval_us, burst: rate.burst };
-        match table.count(key, rate, now_us) {
-            CountedInMemory::Passes { remaining, full_us } => Counted::Passes { remaining, full_us },
-            CountedInMemory::Refused { retry_us, full_us } => {
-                self.say(limit, table, now_us);
-                Counted::Refused { retry_us, full_us }
-            }
-            CountedInMemory::Uncounted => {
-                self.say(limit, table, now_us);
-                Counted::Uncounted
-            }
+        let counted = table.count(key, rate, now_us);
+        if !matches!(counted, Counted::Passes { .. }) {
+            self.say(limit, table, now_us);
         }
+        counted
     }
 
     /// The limit has acted. One worker logs that, at most once a minute.

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use bolide_contract::rate::{Counted, Rate};
 use bolide_memory::cache::{self, Cache, Calculation, Content, Outcome, Waiting, Written};
 use bolide_memory::metrics::{self, NamedMetrics};
-use bolide_routes::{Caches, Change, Counted, MetricChange, Operator, Rate, Services, Write};
+use bolide_routes::{Caches, Change, MetricChange, Operator, Services, Write};
 
 use crate::rate_limits::SharedLimits;
 use crate::uwsgi_signals::SignalPort;

@@ -21,6 +21,7 @@ pub mod user_locks;
 pub mod wanted;
 
 pub use attached::Attached;
+use bolide_contract::rate;
 pub use mapping::{Identity, Mapping, Mismatch};
 pub use robust_lock::{Guard, Left, Recovery, RobustLock};
 pub use wanted::Wanted;

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::needed_limit::NeededLimit;
+use bolide_contract::rate::Rate;
+use bolide_contract::services::RateLimitSettings;
 
 /// A mistake in a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,21 @@ pub struct Needs {
     pub comes_before_body: bool,
     /// A rule has the work for a request end when its client has left.
     pub cancels_on_disconnect: bool,
+}
+
+/// A limit that a rule needs.
+#[derive(Debug)]
+pub struct NeededLimit {
+    pub settings: RateLimitSettings,
+    pub rate: Rate,
+    /// Limits of the same scope count the same requests by the same key. `None`: it is not known.
+    pub scope: Option<String>,
+    /// Its key is the client's address.
+    pub is_by_address: bool,
+    /// Index of the rule in the compiled list.
+    pub rule: usize,
+    /// Where the rule was configured.
+    pub origin: String,
 }
 
 /// The table that a rule belongs to.

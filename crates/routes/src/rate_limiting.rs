@@ -6,14 +6,14 @@
 
 use std::borrow::Cow;
 
+use bolide_contract::rate::{Counted, Rate};
 use bolide_contract::services::RateLimitSettings;
 
-use crate::compiler::{Compiler, Groups};
+use crate::compiler::{Compiler, Groups, NeededLimit};
 use crate::condition::{Condition, Subject};
-use crate::needed_limit::NeededLimit;
 use crate::networks::network_of_text;
 use crate::pattern::pattern;
-use crate::service_access::{Counted, Rate, Services};
+use crate::service_access::Services;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
 use crate::verdict::{Answer, Verdict};

@@ -1,5 +1,7 @@
 //! The services of an instance as rules use them. Must not know how a service works, nor rules. Workers run it.
 
+use bolide_contract::rate::{Counted, Rate};
+
 use crate::cache_access::{Caches, Operator};
 
 /// The services that rules may use. No call waits.
@@ -20,26 +22,6 @@ pub trait Services {
 
     /// Counts a request for a key of the rate limit with this number, at this rate.
     fn count(&self, limit: usize, key: &[u8], rate: Rate) -> Counted;
-}
-
-/// A rate as limits count it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// Microseconds in which one more request may pass.
-    pub interval_us: u64,
-    /// Requests that pass without a pause between them.
-    pub burst: u64,
-}
-
-/// What a rate limit says about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// It passes, and so would `remaining` others. In `full_us` microseconds the whole burst would.
-    Passes { remaining: u64, full_us: u64 },
-    /// The limit is reached, and the next one passes in `retry_us` microseconds.
-    Refused { retry_us: u64, full_us: u64 },
-    /// It passes, and is not counted.
-    Uncounted,
 }
 
 /// A change of a metric.

@@ -121,7 +121,8 @@ fn count(arguments: &CallArguments<'_, '_>) -> PyResult<Option<i64>> {
     Ok(counted.map_err(|written| say(cache, written)).ok())
 }
 
-/// For `bolide.contrib.limits` alone: when an item expires, in milliseconds since 1970, or 0 if never. None: there is no item.
+/// Returns when an item expires, in milliseconds since 1970; 0 for never, and None for a missing item. Only
+/// `bolide.contrib.limits` calls it.
 fn expires(arguments: &CallArguments<'_, '_>) -> PyResult<Option<i64>> {
     let key = &*arguments.bytes(0)?;
     let Here(Some(cache)) = cache_of(arguments, 1)? else { return Ok(None) };

@@ -432,7 +432,7 @@ impl<A: App> Connection<A> {
                 let Collecting { head, bytes, parts, collector, passage, awaited, .. } = *collecting;
                 context.thread.parts = parts;
                 context.thread.awaited = awaited.arrived(context.thread.slot);
-                // The wait for a permit is limited by its bulkhead, and is no overload.
+                // The bulkhead limits the wait for a permit, which does not show an overload.
                 let has_permit = passage.as_ref().is_some_and(|passage| passage.is_permitted());
                 let late = if has_permit { None } else { self.refuse_collected_if_late(&head, &bytes, context) };
                 let answered = match late {

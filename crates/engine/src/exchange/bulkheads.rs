@@ -135,7 +135,7 @@ impl Bulkheads {
         self.look_ms.load(Relaxed)
     }
 
-    /// Permits are looked for now.
+    /// Forgets the time of the next look, because it has come.
     pub fn note_look(&self) {
         self.look_ms.store(NEVER_MS, Relaxed);
     }

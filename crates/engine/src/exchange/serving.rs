@@ -331,7 +331,7 @@ fn answer<A: App>(
 enum Entrance {
     /// The application is called, with the permit of its bulkhead.
     Called(Option<Permit>),
-    /// The server has answered it, or nobody reads an answer.
+    /// The server has answered it, or its client has left.
     Answered(AnsweredBy),
     /// The application is called when its body is here, or when it gets a permit.
     Later(Box<Passage>),

@@ -11,6 +11,7 @@
 //! its atomics are those of `crate::atomics`. Workers run it.
 
 use crate::atomics::{AtomicU64, Ordering, fence, spin_loop};
+use crate::rate::{Counted, Rate};
 use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Cells that may have a key.
@@ -37,32 +38,12 @@ const MARK_MASK: u64 = 0b11 << VALUE_BITS;
 const COUNTS: u64 = 0;
 /// A process is about to write the key. The value is a part of its hash, and the second of the claim.
 const CLAIMED: u64 = 0b01 << VALUE_BITS;
-/// The cell has no key.
+/// The cell is free.
 const EMPTY: u64 = 0b10 << VALUE_BITS;
 const ROUND: u64 = 1 << (VALUE_BITS + 2);
 
 const SECOND_BITS: u32 = 16;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
-
-/// How many requests pass, as the algorithm needs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// Microseconds in which one more request may pass.
-    pub interval_us: u64,
-    /// Requests that pass without a pause between them.
-    pub burst: u64,
-}
-
-/// What the limit says about a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
-    /// It passes, and so would this many others. In `full_us` microseconds the whole burst would.
-    Passes { remaining: u64, full_us: u64 },
-    /// The limit is reached. The next request passes in `retry_us` microseconds, and the whole burst in `full_us`.
-    Refused { retry_us: u64, full_us: u64 },
-    /// It passes without being counted: all cells that the key may have are those of keys that have reached their limit.
-    Uncounted,
-}
 
 /// A cell. Zeroed memory is one whose key has not been used for long.
 #[repr(C)]
@@ -76,35 +57,16 @@ pub struct Cell {
 #[derive(Debug, Clone, Copy)]
 pub struct Cells<'a>(pub &'a [Cell]);
 
-impl Rate {
-    /// How far ahead of the clock an arrival time may be for a request that passes.
-    fn tolerance_us(self) -> u64 {
-        self.interval_us.saturating_mul(self.burst.saturating_sub(1))
-    }
-
-    /// What the limit says at this distance between the clock and the arrival time.
-    fn of_distance(self, ahead_us: u64) -> Counted {
-        match ahead_us.checked_sub(self.tolerance_us() + 1) {
-            None => {
-                let full_us = ahead_us + self.interval_us;
-                let remaining = (self.tolerance_us() - ahead_us) / self.interval_us.max(1);
-                Counted::Passes { remaining, full_us }
-            }
-            Some(beyond_us) => Counted::Refused { retry_us: beyond_us + 1, full_us: ahead_us },
-        }
-    }
-}
-
 /// What a look at the cells of a key has found.
 enum Found<'a> {
     /// The key has this cell, whose state is the second.
     Own(&'a Cell, u64),
     /// Another process is about to write the key.
     Claimed(&'a Cell, u64),
-    /// The key has no cell. The loss of this one costs least: it has no key, or the one whose bucket is full earliest.
+    /// The key needs a cell, and this is the cheapest one to take: it is free, or its key has the bucket that is full earliest.
     Replaceable(&'a Cell, u64),
-    /// The key has no cell, and each belongs to a key that has reached its limit. Such a key keeps its cell, so that
-    /// requests for many other keys do not free it.
+    /// Every cell that the key may take belongs to a key that has reached its limit. Such a key keeps its cell, so that requests
+    /// for many other keys do not free it.
     Full,
 }
 
@@ -116,7 +78,7 @@ impl Cells<'_> {
             match self.find(hash, rate, now_us) {
                 Found::Own(cell, state) => {
                     let arrival_us = (state & VALUE_MASK).max(now_us);
-                    let counted = rate.of_distance(arrival_us - now_us);
+                    let counted = counted_at(rate, arrival_us - now_us);
                     if let Counted::Refused { .. } = counted {
                         return counted;
                     }
@@ -144,7 +106,7 @@ impl Cells<'_> {
                 Found::Full => return Counted::Uncounted,
             }
         }
-        Counted::Refused { retry_us: rate.interval_us, full_us: rate.tolerance_us() + rate.interval_us }
+        Counted::Refused { retry_us: rate.interval_us, full_us: tolerance_us(rate) + rate.interval_us }
     }
 
     /// How many cells are those of keys whose limit is reached.
@@ -152,7 +114,7 @@ impl Cells<'_> {
     fn reached(&self, rate: Rate, now_us: u64) -> usize {
         let is_reached = |cell: &&Cell| {
             let state = cell.state.load(Relaxed);
-            state & MARK_MASK == COUNTS && (state & VALUE_MASK).saturating_sub(now_us) > rate.tolerance_us()
+            state & MARK_MASK == COUNTS && (state & VALUE_MASK).saturating_sub(now_us) > tolerance_us(rate)
         };
         self.0.iter().filter(is_reached).count()
     }
@@ -169,7 +131,7 @@ impl Cells<'_> {
                 CLAIMED if age_s(state, now_us) < CLAIM_S => continue,
                 _ => 0,
             };
-            if worth <= rate.tolerance_us() && cheapest.is_none_or(|(least, ..)| worth < least) {
+            if worth <= tolerance_us(rate) && cheapest.is_none_or(|(least, ..)| worth < least) {
                 cheapest = Some((worth, cell, state));
             }
         }
@@ -187,7 +149,7 @@ impl Cells<'_> {
         let counted = round | COUNTS | (now_us + rate.interval_us);
         cell.state.compare_exchange(claim, counted, Release, Relaxed).ok()?;
         self.join(hash, now_us);
-        Some(rate.of_distance(0))
+        Some(counted_at(rate, 0))
     }
 
     /// Two processes may have given two cells to a key, because they saw others change at the same moment. The first cell counts
@@ -212,6 +174,22 @@ impl Cells<'_> {
         let mask = self.0.len().wrapping_sub(1);
         let start = hash as usize;
         (0..PROBES).filter_map(move |probe| self.0.get(start.wrapping_add(probe) & mask))
+    }
+}
+
+/// How far ahead of the clock an arrival time may be for a request that passes.
+fn tolerance_us(rate: Rate) -> u64 {
+    rate.interval_us.saturating_mul(rate.burst.saturating_sub(1))
+}
+
+/// What the limit says at this distance between the clock and the arrival time.
+fn counted_at(rate: Rate, ahead_us: u64) -> Counted {
+    match ahead_us.checked_sub(tolerance_us(rate) + 1) {
+        None => {
+            let remaining = (tolerance_us(rate) - ahead_us) / rate.interval_us.max(1);
+            Counted::Passes { remaining, full_us: ahead_us + rate.interval_us }
+        }
+        Some(beyond_us) => Counted::Refused { retry_us: beyond_us + 1, full_us: ahead_us },
     }
 }
 

@@ -11,7 +11,8 @@ use bolide_contract::boot::MemoryKind;
 use bolide_scoreboard::keyed_hash::keyed_hash;
 
 use crate::mapping::{Identity, Mapping, fingerprint};
-use cells::{Cell, Cells, Counted, Rate};
+use crate::rate::{Counted, Rate};
+use cells::{Cell, Cells};
 
 /// The version of the layout.
 const VERSION: u32 = 1;

@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use bolide_contract::rate::{Counted, Rate};
+
 use crate::testing::{self, compile};
-use crate::{Caches, Change, Counted, MetricChange, Operator, Overrides, Rate, Services, Store, Verdict, Write};
+use crate::{Caches, Change, MetricChange, Operator, Overrides, Services, Store, Verdict, Write};
 
 type Bytes = Vec<u8>;
 

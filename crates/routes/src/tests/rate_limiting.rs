@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 
+use bolide_contract::rate::{Counted, Rate};
+
 use crate::testing::{self, compile};
-use crate::{Caches, Counted, MetricChange, Overrides, Rate, Services, Verdict};
+use crate::{Caches, MetricChange, Overrides, Services, Verdict};
 
 /// Answers by the key, and notes what it was asked.
 #[derive(Default)]

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 
+use bolide_contract::rate::{Counted, Rate};
+
 use crate::testing::{self, compile};
-use crate::{Caches, Counted, MetricChange, Operator, Overrides, Rate, Services, Verdict};
+use crate::{Caches, MetricChange, Operator, Overrides, Services, Verdict};
 
 #[derive(Default)]
 struct Noted(RefCell<Vec<String>>);
