@@ -8,11 +8,15 @@ use bolide_contract::answering::RouteRule;
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::action;
+use crate::client_limits::ClientLimits;
 use crate::compiler::{Compiler, Groups, Labels, Mistake, Needs, Stage};
 use crate::condition::{Condition, Subject};
 use crate::pattern::pattern;
-use crate::rate_limiting;
+use crate::rate_limiting::{self, CompiledRule};
 use crate::visit::{Action, Step};
+
+/// The option whose limits come before all rules.
+const RATE_LIMIT: &str = "rate-limit";
 
 /// Maximum size of a set of expressions, in bytes.
 const SET_BYTES: usize = 16 * 1024 * 1024;
@@ -23,6 +27,10 @@ const MIN_TEXTS_OF_A_SET: usize = 3;
 /// All rules of an instance.
 #[derive(Default)]
 pub struct Routes {
+    /// `rate-limit`, if the client's address is the key: these are counted first, without a walk.
+    pub client_limits: ClientLimits,
+    /// The other limits of `rate-limit`: before everything else.
+    pub limits: Table,
     /// `route…`: before the application is called.
     pub requests: Table,
     /// `response-route…`: when an answer's head is complete.
@@ -62,6 +70,7 @@ impl Routes {
         for (number, rule) in rules.iter().enumerate() {
             let (stage, kind) = stage_and_kind(&rule.option);
             let table = match stage {
+                Stage::Limit => &mut routes.limits,
                 Stage::Request => &mut routes.requests,
                 Stage::Response => &mut routes.responses,
             };
@@ -80,7 +89,14 @@ impl Routes {
                 mistakes: &mut mistakes,
             };
             // A rule with a mistake keeps its place, so that the positions of the others stay correct.
-            let (condition, action) = compile_rule(kind, rule, &mut compiler).unwrap_or_else(nothing);
+            let (condition, action) = match compile_rule(kind, rule, &mut compiler) {
+                Some(CompiledRule::Rule(condition, action)) => (condition, action),
+                Some(CompiledRule::ClientLimit(limit)) => {
+                    routes.client_limits.0.push(limit);
+                    continue;
+                }
+                None => nothing(),
+            };
             let needs_groups = compiler.needs_groups;
             table.rules.push(Rule { condition, action, needs_groups, origin: rule.origin.clone() });
         }
@@ -91,7 +107,7 @@ impl Routes {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.responses.is_empty()
+        self.client_limits.0.is_empty() && [&self.limits, &self.requests, &self.responses].iter().all(|table| table.is_empty())
     }
 }
 
@@ -139,6 +155,9 @@ fn labels(rules: &[RouteRule], wanted: Stage) -> Labels {
 
 /// `response-route-if` is `if` in the table for answers; `route` alone means the path.
 fn stage_and_kind(option: &str) -> (Stage, &str) {
+    if option == RATE_LIMIT {
+        return (Stage::Limit, option);
+    }
     let (stage, rest) = match option.strip_prefix("response-") {
         Some(rest) => (Stage::Response, rest),
         None => (Stage::Request, option),
@@ -150,7 +169,7 @@ fn stage_and_kind(option: &str) -> (Stage, &str) {
 fn paths_of<'a>(kind: &str, text: &'a str) -> Option<&'a str> {
     match kind {
         "" => text.split_once(' ').map(|(expression, _)| expression),
-        "run" | "rate-limit" => Some(""),
+        "run" | RATE_LIMIT => Some(""),
         _ => None,
     }
 }
@@ -160,15 +179,15 @@ fn nothing() -> (Condition, Action) {
     (Condition::Never, Box::new(|_| Step::Next))
 }
 
-/// Compiles one rule. `None`: the mistake was reported.
-fn compile_rule(kind: &str, rule: &RouteRule, compiler: &mut Compiler<'_>) -> Option<(Condition, Action)> {
+/// Compiles one rule. `None`: it is a label, or the mistake was reported.
+fn compile_rule(kind: &str, rule: &RouteRule, compiler: &mut Compiler<'_>) -> Option<CompiledRule> {
     match kind {
-        "label" => return Some(nothing()),
+        "label" => return None,
         "run" => {
             compiler.groups = Groups::None;
-            return Some((Condition::Always, action::compile(&rule.text, compiler)?));
+            return Some(CompiledRule::Rule(Condition::Always, action::compile(&rule.text, compiler)?));
         }
-        "rate-limit" => return rate_limiting::option(&rule.text, compiler),
+        RATE_LIMIT => return rate_limiting::option(&rule.text, compiler),
         _ => {}
     }
     let Some((left, command)) = rule.text.split_once(' ') else {
@@ -186,7 +205,7 @@ fn compile_rule(kind: &str, rule: &RouteRule, compiler: &mut Compiler<'_>) -> Op
         }
     };
     compiler.groups = groups;
-    Some((condition, action::compile(command, compiler)?))
+    Some(CompiledRule::Rule(condition, action::compile(command, compiler)?))
 }
 
 fn example(kind: &str) -> &'static str {

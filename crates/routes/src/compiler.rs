@@ -61,6 +61,8 @@ pub struct NeededLimit {
 /// The table that a rule belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
+    /// The limits of `rate-limit`.
+    Limit,
     Request,
     Response,
 }

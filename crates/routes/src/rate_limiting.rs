@@ -1,5 +1,5 @@
 //! `ratelimit`, and the option `rate-limit`: a request beyond its rate is answered with 429 before its body and the application.
-//! All workers count together.
+//! All workers count together. Most limits of the option become [`crate::client_limits`] instead of rules.
 //!
 //! Must not know how a limit counts: that is anything that implements [`crate::Services`]. Workers run it, and the process that
 //! reads the configuration.
@@ -9,15 +9,17 @@ use std::borrow::Cow;
 use bolide_contract::rate::{Counted, Rate};
 use bolide_contract::services::RateLimitSettings;
 
+use crate::client_limits::{ClientLimit, too_many_requests, whole_s};
 use crate::compiler::{Compiler, Groups, NeededLimit};
 use crate::condition::{Condition, Subject};
-use crate::networks::network_of_text;
+use crate::networks::Network;
+use crate::path_expression::PathExpression;
 use crate::pattern::pattern;
 use crate::service_access::Services;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
-use crate::verdict::{Answer, Verdict};
-use crate::visit::{Action, Step, Visit, decides};
+use crate::verdict::Verdict;
+use crate::visit::{Action, Step, Visit};
 
 /// The variable that is the key of a limit unless its rule has another one.
 const ADDRESS: &str = "REMOTE_ADDR";
@@ -48,6 +50,12 @@ struct Arguments<'a> {
     route: Option<&'a str>,
 }
 
+/// What a line of the configuration has become.
+pub enum CompiledRule {
+    Rule(Condition, Action),
+    ClientLimit(ClientLimit),
+}
+
 /// A limit at work.
 struct Limit {
     number: usize,
@@ -71,31 +79,39 @@ struct PolicyFields {
 
 /// Compiles the option `rate-limit`: a rate alone, or the arguments of the action with `route=EXPRESSION`. `None`: the mistake
 /// was reported.
-pub fn option(text: &str, compiler: &mut Compiler<'_>) -> Option<(Condition, Action)> {
+pub fn option(text: &str, compiler: &mut Compiler<'_>) -> Option<CompiledRule> {
     compiler.groups = Groups::None;
     let arguments = match text.contains('=') {
         true => arguments("rate-limit = ", text, true, compiler)?,
         false => Arguments { rate: Some(text), ..Arguments::default() },
     };
-    let condition = match arguments.route {
-        None => Condition::Always,
+    let pattern = match arguments.route {
+        None => None,
         Some(expression) => {
             let pattern = compiler.noted(pattern(expression))?;
             compiler.groups = Groups::Upto(pattern.groups());
-            compiler.reads(Subject::Path.variable());
-            Condition::Match { subject: Subject::Path, pattern, in_set: None }
+            Some((expression, pattern))
         }
     };
-    Some((condition, limit("rate-limit = ", text, &arguments, compiler)?))
+    let limit = limit("rate-limit = ", text, &arguments, compiler)?;
+    if let (Key::Address, None) = (&limit.key, &limit.fields) {
+        let route = pattern.map(|(expression, pattern)| PathExpression::of(expression, pattern));
+        return Some(CompiledRule::ClientLimit(ClientLimit { number: limit.number, rate: limit.rate, route }));
+    }
+    let condition = pattern.map_or(Condition::Always, |(_, pattern)| {
+        compiler.reads(Subject::Path.variable());
+        Condition::Match { subject: Subject::Path, pattern, in_set: None }
+    });
+    Some(CompiledRule::Rule(condition, limit.action()))
 }
 
 /// Compiles the action. `None`: the mistake was reported.
 pub fn action(text: &str, compiler: &mut Compiler<'_>) -> Option<Action> {
     let arguments = arguments("ratelimit:", text, false, compiler)?;
-    limit("ratelimit:", text, &arguments, compiler)
+    Some(limit("ratelimit:", text, &arguments, compiler)?.action())
 }
 
-fn limit(before: &str, text: &str, arguments: &Arguments<'_>, compiler: &mut Compiler<'_>) -> Option<Action> {
+fn limit(before: &str, text: &str, arguments: &Arguments<'_>, compiler: &mut Compiler<'_>) -> Option<Limit> {
     let Some(written) = arguments.rate else {
         compiler.error(format!("`{before}{text}` has no rate"), "write `rate=60/m`, which is 60 requests a minute");
         return None;
@@ -135,11 +151,10 @@ fn limit(before: &str, text: &str, arguments: &Arguments<'_>, compiler: &mut Com
     };
     let (number, name) = register(arguments.name, needed, compiler)?;
     let fields = sends_fields.then(|| {
-        let policy = format!("RateLimit-Policy: \"{name}\";q={burst};w={}", burst_s(interval_us * burst));
+        let policy = format!("RateLimit-Policy: \"{name}\";q={burst};w={}", whole_s(interval_us * burst));
         PolicyFields { name, policy: policy.into_bytes() }
     });
-    let limit = Limit { number, rate: Rate { interval_us, burst }, key, fields };
-    decides(move |visit| limit.apply(visit))
+    Some(Limit { number, rate: Rate { interval_us, burst }, key, fields })
 }
 
 /// Notes the limit. Returns its place among the limits of the instance, and its name.
@@ -260,17 +275,16 @@ fn key(text: Option<&str>, compiler: &mut Compiler<'_>) -> Key {
     Key::Text(template)
 }
 
-/// Whole seconds, rounded up.
-fn burst_s(us: u64) -> u64 {
-    us.div_ceil(MICROSECONDS)
-}
-
 impl Limit {
+    fn action(self) -> Action {
+        Box::new(move |visit| self.apply(visit))
+    }
+
     fn apply(&self, visit: &mut Visit<'_>) -> Step {
         let counted = {
             let Some(services) = visit.services() else { return Step::Next };
             let key = match &self.key {
-                Key::Address => network_of_text(visit.value(ADDRESS.as_bytes()).unwrap_or_default()),
+                Key::Address => visit.network().into_bytes(),
                 Key::Text(template) => template.filled(&ByNetwork(visit), visit.groups).into(),
             };
             // A request that has no key is not of a client that could be counted, as in nginx.
@@ -291,10 +305,7 @@ impl Limit {
                 if let Some(fields) = &self.fields {
                     fields.add(0, full_us, visit);
                 }
-                let mut answer = Answer::plain(429, "Too Many Requests", "Too Many Requests");
-                answer.fields.push(("Retry-After".into(), burst_s(retry_us).max(1).to_string().into_bytes()));
-                answer.is_in_own_words = true;
-                Step::End(Verdict::Answer(answer))
+                Step::End(Verdict::Answer(too_many_requests(retry_us)))
             }
         }
     }
@@ -303,7 +314,7 @@ impl Limit {
 impl PolicyFields {
     fn add(&self, remaining: u64, full_us: u64, visit: &mut Visit<'_>) {
         visit.overrides.added.push(self.policy.clone());
-        let now = format!("RateLimit: \"{}\";r={remaining};t={}", self.name, burst_s(full_us));
+        let now = format!("RateLimit: \"{}\";r={remaining};t={}", self.name, whole_s(full_us));
         visit.overrides.added.push(now.into_bytes());
     }
 }
@@ -314,7 +325,7 @@ struct ByNetwork<'a>(&'a Visit<'a>);
 impl Values for ByNetwork<'_> {
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         let value = self.0.value(name)?;
-        Some(if name == ADDRESS.as_bytes() { network_of_text(value) } else { value })
+        Some(if name == ADDRESS.as_bytes() { Network::of_text(value).into_bytes() } else { value })
     }
 
     fn server(&self, what: ServerValue) -> u64 {

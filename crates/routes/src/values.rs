@@ -8,12 +8,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::networks::Network;
 use crate::service_access::Services;
 
 /// A request, or an answer with its request, for rules.
 pub trait Values {
     /// Returns a variable by its CGI name: `PATH_INFO`, `HTTP_HOST`. `None`: it does not exist.
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
+
+    /// Returns the network of the client.
+    fn network(&self) -> Network<'_> {
+        Network::of_text(self.value(b"REMOTE_ADDR").unwrap_or_default())
+    }
 
     /// Returns a value that only the server has.
     fn server(&self, what: ServerValue) -> u64;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::answering::BulkheadSettings;
-use bolide_routes::{Answer, Pattern, pattern};
+use bolide_routes::{Answer, PathExpression};
 use bolide_scoreboard::bulkheads::{BulkheadMemory, Holder, Refused};
 
 use crate::logging::access_log::complain;
@@ -38,19 +38,13 @@ pub struct Bulkhead {
     /// Its place in the list.
     pub number: usize,
     name: String,
-    route: BulkheadRoute,
+    route: PathExpression,
     most: usize,
     queue: usize,
     wait_ms: u64,
     memory: BulkheadMemory,
     bell: OwnedFd,
     holder: Holder,
-}
-
-enum BulkheadRoute {
-    /// `^/reports`: a beginning without special characters.
-    Beginning(Vec<u8>),
-    Expression(Pattern),
 }
 
 /// How far a request has come.
@@ -104,7 +98,9 @@ impl Bulkheads {
                 continue;
             };
             let BulkheadLink { name, memory, bell } = links.swap_remove(found);
-            let (number, route) = (list.len(), BulkheadRoute::of(route)?);
+            let compiled = PathExpression::compile(route);
+            let route = compiled.map_err(|(message, _)| io::Error::new(io::ErrorKind::InvalidInput, message))?;
+            let number = list.len();
             let [most, queue] = [most, queue].map(|count| *count as usize);
             list.push(Bulkhead { number, name, route, most, queue, wait_ms: *wait_ms, memory, bell, holder });
         }
@@ -115,7 +111,7 @@ impl Bulkheads {
     /// Admits a request of this path, if it may begin now.
     #[inline]
     pub fn admit(&'static self, path: &[u8], now_ms: u64) -> BulkheadVerdict {
-        match self.list.iter().find(|bulkhead| bulkhead.route.matches(path)) {
+        match self.list.iter().find(|bulkhead| bulkhead.route.is_match(path)) {
             None => BulkheadVerdict::Free,
             Some(bulkhead) => bulkhead.admit(now_ms),
         }
@@ -171,24 +167,6 @@ impl Bulkhead {
 
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
-    }
-}
-
-impl BulkheadRoute {
-    fn of(text: &str) -> io::Result<BulkheadRoute> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/_-".contains(&byte);
-        if let Some(beginning) = text.strip_prefix('^').filter(|rest| rest.bytes().all(is_plain)) {
-            return Ok(BulkheadRoute::Beginning(beginning.as_bytes().to_vec()));
-        }
-        let compiled = pattern(text).map_err(|(message, _)| io::Error::new(io::ErrorKind::InvalidInput, message))?;
-        Ok(BulkheadRoute::Expression(compiled))
-    }
-
-    fn matches(&self, path: &[u8]) -> bool {
-        match self {
-            BulkheadRoute::Beginning(beginning) => path.starts_with(beginning),
-            BulkheadRoute::Expression(pattern) => pattern.is_match(path),
-        }
     }
 }
 

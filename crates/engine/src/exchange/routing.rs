@@ -11,7 +11,9 @@ use bolide_contract::settings::Settings;
 use bolide_files::{AcceptedCodings, Files};
 use bolide_protocol::Span;
 use bolide_protocol::variables::{Variable, VariableFacts};
-use bolide_routes::{Answer, Cached, Caches, Overrides, Routes, ServerValue, Services, Values, Verdict, reason, whole_response};
+use bolide_routes::{
+    Answer, Cached, Caches, Network, Overrides, Routes, ServerValue, Services, Values, Verdict, reason, whole_response,
+};
 
 use crate::logging::access_log::{tell, tell_all};
 use crate::request::{Version, joint};
@@ -31,6 +33,8 @@ pub struct Rules {
     services: SharedServices,
     /// `check-cache`: items of this cache that are named after a request's URI are its answers.
     checked_cache: Option<Vec<u8>>,
+    /// A request may be answered or changed, or its answer.
+    needs_walk: bool,
 }
 
 /// A request after the rules.
@@ -54,20 +58,55 @@ impl Rules {
         let answers = FilterRules::new(&settings.answering, &routes.responses);
         let error_pages = settings.answering.error_pages.clone();
         let checked_cache = settings.answering.checked_cache.clone().map(String::into_bytes);
-        if routes.is_empty() && answers.is_empty() && error_pages.is_empty() && checked_cache.is_none() {
+        let needs_walk =
+            !routes.limits.is_empty() || !routes.requests.is_empty() || !answers.is_empty() || checked_cache.is_some();
+        if routes.is_empty() && !needs_walk && error_pages.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, services, checked_cache }))))
+        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, services, checked_cache, needs_walk }))))
+    }
+
+    /// Counts a request in the limits that come before all rules. Returns the answer if one of them refuses it.
+    #[inline]
+    pub fn refusal(&self, request: &impl Values) -> Option<Answer> {
+        self.routes.client_limits.refusal(request, &self.services)
+    }
+
+    /// Sets up the response for an answer that was found before the rules.
+    #[cold]
+    pub fn refuse(&'static self, answer: Answer, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
+        self.routed(Verdict::Answer(answer), Overrides::default(), request, response)
+    }
+
+    /// Whether there is more than these limits.
+    pub fn needs_walk(&self) -> bool {
+        self.needs_walk
     }
 
     /// Walks the rules for a request, and sets up the response for changes to its answer.
     pub fn walk(&'static self, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
         let mut overrides = Overrides::default();
-        let verdict = match self.checked(request) {
-            Some(answer) => Verdict::Answer(answer),
-            None => self.routes.requests.walk(request, &mut overrides),
-        };
+        let mut verdict = Verdict::Serve;
+        if !self.routes.limits.is_empty() {
+            verdict = self.routes.limits.walk(request, &mut overrides);
+        }
+        if verdict == Verdict::Serve {
+            verdict = match self.checked(request) {
+                Some(answer) => Verdict::Answer(answer),
+                None => self.routes.requests.walk(request, &mut overrides),
+            };
+        }
         tell_all(&mut overrides.lines);
+        self.routed(verdict, overrides, request, response)
+    }
+
+    fn routed(
+        &'static self,
+        verdict: Verdict,
+        mut overrides: Overrides,
+        request: &dyn Values,
+        response: &mut ResponseWriter<'_>,
+    ) -> Routed {
         for (name, value) in &overrides.log_variables {
             response.notes.set_log_variable(name, value);
         }
@@ -100,7 +139,7 @@ impl Rules {
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
     }
 
-    /// The answer to a GET request that is in the cache of `check-cache`. As in uWSGI it comes before all rules.
+    /// The answer to a GET request that is in the cache of `check-cache`. As in uWSGI it comes before all routes.
     fn checked(&self, request: &dyn Values) -> Option<Answer> {
         let cache = self.checked_cache.as_ref()?;
         let uri = request.value(b"REQUEST_URI").filter(|_| request.value(b"REQUEST_METHOD").is_some_and(|it| *it == *b"GET"))?;
@@ -267,6 +306,10 @@ impl<V: Values> Values for WithMeans<'_, V> {
         self.values.value(name)
     }
 
+    fn network(&self) -> Network<'_> {
+        self.values.network()
+    }
+
     fn server(&self, what: ServerValue) -> u64 {
         self.values.server(what)
     }
@@ -325,6 +368,10 @@ impl Values for HttpValues<'_> {
                 None => return self.of_tls(name),
             },
         }))
+    }
+
+    fn network(&self) -> Network<'_> {
+        self.peer.network()
     }
 
     fn server(&self, what: ServerValue) -> u64 {

@@ -121,7 +121,7 @@ fn serve_http<A: App>(
     };
     // The decisions of rules are large, so they stay where they are made.
     let mut decided = match &mut context.passage {
-        None => worker.rules.map(|rules| walk(context, rules, values())),
+        None => worker.rules.and_then(|rules| decide_by_rules(context, rules, values())),
         Some(passage) => passage.resume(&mut context.writer),
     };
     let routed = decided.as_ref();
@@ -176,7 +176,7 @@ fn serve_variables<A: App>(
     let has_passed = context.passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
     let mut routed = match &mut context.passage {
-        None => worker.rules.map(|rules| walk(context, rules, values)),
+        None => worker.rules.and_then(|rules| decide_by_rules(context, rules, values)),
         Some(passage) => passage.resume(&mut context.writer),
     };
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
@@ -265,6 +265,16 @@ fn handshake_of_fields<A: App>(
         return Err(Fault::bad_request("A WebSocket handshake must not have a body."));
     }
     Ok(handshake)
+}
+
+/// Counts the request in the limits that come before the rules, and walks these. `None`: it passes, and there are only limits.
+#[inline(never)]
+fn decide_by_rules<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Option<Routed> {
+    match rules.refusal(&values) {
+        None if !rules.needs_walk() => None,
+        None => Some(walk(context, rules, values)),
+        Some(answer) => Some(rules.refuse(answer, &values, &mut context.writer)),
+    }
 }
 
 /// Walks the rules; slow work in them runs without the language.

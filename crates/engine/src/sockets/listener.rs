@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Http2, Tls};
+use bolide_routes::Network;
 use bolide_tls::TlsFacts;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -92,6 +93,15 @@ impl Peer {
     /// The peer of a connection that another worker had: its address, or none at a UNIX socket.
     pub fn moved(client: Option<SocketAddr>) -> Peer {
         client.map_or_else(|| Peer { origin: PeerOrigin::Unix, ..Peer::default() }, Peer::of)
+    }
+
+    /// The network that it stands for, by which it is counted: of IPv6 the /64. Empty without an address.
+    #[inline]
+    pub fn network(&self) -> Network<'_> {
+        match self.origin {
+            PeerOrigin::Address(IpAddr::V6(address)) => address.into(),
+            _ => Network::Text(self.address.as_bytes().into()),
+        }
     }
 
     /// The peer's name in the log.

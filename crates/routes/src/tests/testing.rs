@@ -36,11 +36,18 @@ pub fn compile(rules: &[(&str, &str)]) -> (Option<Routes>, Vec<Mistake>) {
     Routes::compile(&rules.iter().map(rule).collect::<Vec<_>>(), Path::new(""))
 }
 
-/// Walks rules for a request that has this variable.
+/// Counts a request that has this variable in the limits that come before rules, and walks the rules.
 pub fn walk(services: &dyn Services, variable: (&str, &str), rules: &[(&str, &str)]) -> (Verdict, Overrides) {
     let (routes, mistakes) = compile(rules);
+    let routes = routes.unwrap_or_else(|| panic!("{mistakes:?}"));
     let mut overrides = Overrides::default();
     let request = Request { variable, services };
-    let verdict = routes.unwrap_or_else(|| panic!("{mistakes:?}")).requests.walk(&request, &mut overrides);
+    let verdict = match routes.client_limits.refusal(&request, services) {
+        Some(answer) => Verdict::Answer(answer),
+        None => match routes.limits.walk(&request, &mut overrides) {
+            Verdict::Serve => routes.requests.walk(&request, &mut overrides),
+            refused => refused,
+        },
+    };
     (verdict, overrides)
 }

@@ -338,7 +338,7 @@ impl AnsweringDraft {
     /// Compiles the routes, so that errors in them are reported before anything starts.
     pub fn complete(self, checked_cache: Option<String>, context: &mut Context) -> (Vec<RouteRule>, Answering, CompiledRules) {
         let mut routes = self.routes;
-        // Rate limits come before all other rules, whatever the order of the lines.
+        // The limits of `rate-limit` count before those of routes, whatever the order of the lines.
         routes.sort_by_key(|(rule, _)| !rate_limit::is_one(rule));
         let (rules, locations): (Vec<RouteRule>, Vec<Location>) = routes.into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, &context.directory);
