@@ -243,6 +243,8 @@ impl<A: App> Connection<A> {
         }
     }
 
+    /// Inlined, because a body would be moved once more.
+    #[inline(always)]
     fn answer(
         &mut self,
         head: &HeadEvent,

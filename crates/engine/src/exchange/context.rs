@@ -61,7 +61,7 @@ impl<A: App> ExchangeContext<'_, A> {
 
     /// Makes the identity of a request, which its answer gets too. Costs one branch if requests have none.
     #[inline]
-    pub fn identity<V: Values>(&mut self, values: &impl Fn() -> V) -> SharedIdentity {
+    pub fn identity<V: Values>(&mut self, values: impl FnOnce() -> V) -> SharedIdentity {
         let rules = self.worker.identity?;
         let values = values();
         let made = rules.identity(self.client.may_identify(), |name| values.value(name));

@@ -103,16 +103,17 @@ fn serve_http<A: App>(
     begin(context, wire, method == b"HEAD", facts.keep_alive);
     note_waited(&mut context.writer, waited_us);
     let (client, script_name, listener) = (context.client, script_name(context), context.listener);
-    // Only computed if rules or the log format need it.
-    let values = || HttpValues {
+    let (request_uri, query, read) = (&*uri, target.query.of(target_bytes), &source);
+    // Only computed if rules or the log format need it, and copied only then, as a reference to it would keep all in memory.
+    let values = move || HttpValues {
         method,
-        uri: &uri,
+        uri: request_uri,
         path,
-        query: target.query.of(target_bytes),
+        query,
         authority,
         version: line.version,
         header_bytes,
-        body_bytes: source.length(),
+        body_bytes: read.length(),
         peer: client.peer(),
         script_name,
         is_https: client.is_https(),
@@ -125,7 +126,7 @@ fn serve_http<A: App>(
         Some(passage) => passage.resume(&mut context.writer),
     };
     let routed = decided.as_ref();
-    let identity = context.identity(&values);
+    let identity = context.identity(values);
     let noted = noted(worker, routed, values);
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let parts = RequestParts(Parts::Http(HttpRequest {
@@ -206,7 +207,7 @@ fn serve_variables<A: App>(
     let is_logged = worker.settings.logging.may_log_requests();
     let all = &variables;
     let values = || VariableValues { bytes, variables: all, worker: worker.number };
-    let identity = context.identity(&values);
+    let identity = context.identity(values);
     let noted = noted(worker, None, values);
     let entry = LogEntry {
         method: text(facts.method),
@@ -326,6 +327,10 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
+    if !context.worker.may_withhold {
+        let outcome = call(context, &mut request, &mut entry);
+        return resolve(context, outcome, entry, None);
+    }
     let (outcome, permit) = match admit(context, &mut request, routed, is_unread) {
         Entrance::Called(permit) => (call(context, &mut request, &mut entry), permit),
         Entrance::Answered(answered_by) => {
@@ -347,22 +352,9 @@ enum Entrance {
     Later(Box<Passage>),
 }
 
-/// Decides whether the application is called now. Without own answers and bulkheads it is.
-#[inline(always)]
-fn admit<A: App>(
-    context: &mut ExchangeContext<'_, A>,
-    request: &mut Request<'_, A::Memo>,
-    routed: Option<&Routed>,
-    is_unread: bool,
-) -> Entrance {
-    match context.worker.may_withhold {
-        false => Entrance::Called(None),
-        true => decide(context, request, routed, is_unread),
-    }
-}
-
+/// Decides whether the application is called now.
 #[inline(never)]
-fn decide<A: App>(
+fn admit<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
     routed: Option<&Routed>,
