@@ -244,6 +244,7 @@ def test_a_browser_shows_the_page_in_each_size_and_color_without_a_message_in_it
             assert text("site") == f"http://127.0.0.1:{shop.port}"
             # One generation that serves needs no table.
             assert not browser.find_element(By.ID, "forming").is_displayed()
+            assert not browser.find_element(By.ID, "limits").is_displayed(), "nothing of it is configured"
             assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
             # A table shows all of its columns within the screen, or fewer columns.
             assert browser.execute_script(HIDDEN_COLUMNS) == [], width
@@ -352,6 +353,43 @@ def test_a_failed_reload_is_above_all_else_and_an_instance_without_errors_says_s
             assert text_of(browser, "no-errors") == "None since startup."
             assert text_of(browser, "no-requests") == "None."
             assert text_of(browser, "no-routes") == "No request in the last two minutes."
+
+
+#: Each option that counts requests or messages, and the row that it has on the page.
+LIMITS = {
+    "sticky": (("--sticky", "header:Session"), "0 here"),
+    "cancelled requests": (("--cancel-on-disconnect",), "0 running"),
+    "admission": (("--admission", "auto"), "0 refused"),
+    "publish": (("--publish",), "0 messages"),
+    "rate limit login": (("--rate-limit", "name=login,rate=1/d,route=^/login"), "2 refused, 0 uncounted"),
+    "bulkhead reports": (("--bulkhead", "name=reports,route=^/reports,max=1"), "1 passed"),
+}
+
+
+def test_limits_and_messages_are_rows_if_they_are_configured(start, call, tmp_path):
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "go").touch()
+    chosen = [word for options, _ in LIMITS.values() for word in options]
+    instance = start("--metrics", "127.0.0.1:0", "--processes", "2", *chosen, module="shop")
+    assert [instance.get("/login").status for _ in range(3)] == [200, 429, 429]
+    assert instance.get("/reports").status == 200
+    with chromium() as browser:
+        for width, height in [(1200, 800), (390, 844)]:
+            emulate(browser, width, height, "light")
+            browser.get("http://{}:{}/".format(*metrics_address(instance)))
+            wait_until(lambda: "1 passed" in text_of(browser, "services"), "the counts")
+            rows = text_of(browser, "services").splitlines()
+            status = call("status", instance.pid)[1]
+            for name, (_, words) in LIMITS.items():
+                (row,) = [row for row in rows if row.startswith(f"{name} ")]
+                assert words in row
+                # `bolide status` has the same words in its lines.
+                assert row.replace(name, f"{name}:", 1) in status
+            assert not browser.execute_script(OVERFLOWS), f"wider than {width} px"
+            assert browser.execute_script(HIDDEN_COLUMNS) == [], width
+        browser.find_element(By.ID, "filter").send_keys("bulkhead")
+        wait_until(lambda: text_of(browser, "services").startswith("bulkhead reports "), "the filter")
+        assert browser.console() == []
 
 
 def test_charts_fill_from_the_right_and_have_their_scale_and_time(shop):

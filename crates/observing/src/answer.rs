@@ -102,40 +102,64 @@ pub struct ServiceCounts {
     pub counts: Vec<(u64, String)>,
 }
 
+/// Reads the counts from their part of an answer.
+type Reader = fn(&Value) -> Vec<ServiceCounts>;
+
+/// Each part of an answer that has counts of services: its key, and what reads it.
+const SERVICES: [(&str, Reader); 6] = [
+    ("sticky", |entry| {
+        let words = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
+        vec![ServiceCounts::of("sticky", "sticky", entry, &words)]
+    }),
+    ("cancelled", |entry| {
+        let words = Cancelled::ALL.map(Cancelled::name).map(|key| (key, key, key));
+        vec![ServiceCounts::of("cancelled requests", "cancelled", entry, &words)]
+    }),
+    ("admission", |entry| vec![ServiceCounts::of("admission", "admission", entry, &ADMISSION)]),
+    ("publish", |entry| {
+        let machines = &entry["remote"];
+        let remote = ServiceCounts::of("publish to other machines", "other machines", machines, &REMOTE_MESSAGES);
+        let here = ServiceCounts::of("publish", "publish", entry, &MESSAGES);
+        if machines.is_object() { vec![here, remote] } else { vec![here] }
+    }),
+    ("rate_limits", |limits| {
+        let of = |limit: &Value| {
+            let name = text(&limit["name"]);
+            ServiceCounts::of(&format!("rate limit {name}"), &format!("limit {name}"), limit, &RATE_LIMIT)
+        };
+        limits.as_array().into_iter().flatten().map(of).collect()
+    }),
+    ("bulkheads", |bulkheads| {
+        let of = |entry: &Value| {
+            let name = text(&entry["name"]);
+            ServiceCounts::of(&format!("bulkhead {name}"), &name, entry, &BULKHEAD)
+        };
+        bulkheads.as_array().into_iter().flatten().map(of).collect()
+    }),
+];
+
 impl ServiceCounts {
     /// Reads those of the services that the instance uses.
     pub fn all_of(answer: &Value) -> Vec<ServiceCounts> {
-        let sticky = SessionResult::ALL.map(SessionResult::name).map(|key| (key, key, key));
-        let cancelled = Cancelled::ALL.map(Cancelled::name).map(|key| (key, key, key));
-        let publish = &answer["publish"];
-        let services = [
-            ("sticky", "sticky", &answer["sticky"], &sticky[..]),
-            ("cancelled requests", "cancelled", &answer["cancelled"], &cancelled[..]),
-            ("admission", "admission", &answer["admission"], &ADMISSION),
-            ("publish", "publish", publish, &MESSAGES),
-            ("publish to other machines", "other machines", &publish["remote"], &REMOTE_MESSAGES),
-        ];
-        let services = services.map(|(title, short, entry, words)| (title.to_owned(), short.to_owned(), entry, words));
-        let limits = answer["rate_limits"].as_array().into_iter().flatten().map(|limit| {
-            let name = text(&limit["name"]);
-            (format!("rate limit {name}"), format!("limit {name}"), limit, &RATE_LIMIT[..])
+        let used = SERVICES.iter().filter(|(key, _)| !answer[*key].is_null());
+        used.flat_map(|(key, read)| read(&answer[*key])).collect()
+    }
+
+    /// The keys of an answer that `all_of` reads.
+    pub fn keys() -> impl Iterator<Item = &'static str> {
+        SERVICES.iter().map(|(key, _)| *key)
+    }
+
+    /// Reads the numbers with these words.
+    fn of(title: &str, short_title: &str, entry: &Value, words: &[(&str, &str, &str)]) -> ServiceCounts {
+        // A number that is not known is null.
+        let known = words.iter().filter(|(key, ..)| entry.get(*key) != Some(&Value::Null));
+        let counts = known.map(|(key, one, several)| {
+            // Some are lists of what they count.
+            let count = entry[*key].as_array().map_or_else(|| number(&entry[*key]), |list| list.len() as u64);
+            (count, if count == 1 { one } else { several }.replace('_', " "))
         });
-        let bulkheads = answer["bulkheads"].as_array().into_iter().flatten().map(|entry| {
-            let name = entry["name"].as_str().unwrap_or_default();
-            (format!("bulkhead {name}"), name.to_owned(), entry, &BULKHEAD[..])
-        });
-        let used = services.into_iter().chain(limits).chain(bulkheads).filter(|(_, _, entry, _)| entry.is_object());
-        used.map(|(title, short_title, entry, words)| {
-            // A number that is not known is null.
-            let known = words.iter().filter(|(key, ..)| entry.get(*key) != Some(&Value::Null));
-            let counts = known.map(|(key, one, several)| {
-                // Some are lists of what they count.
-                let count = entry[*key].as_array().map_or_else(|| number(&entry[*key]), |list| list.len() as u64);
-                (count, if count == 1 { one } else { several }.replace('_', " "))
-            });
-            ServiceCounts { title, short_title, counts: counts.collect() }
-        })
-        .collect()
+        ServiceCounts { title: title.to_owned(), short_title: short_title.to_owned(), counts: counts.collect() }
     }
 
     /// The counts in a line: `sticky: 12 here, 3 moved, 5 relayed, 4 learned, 0 not moved`.

@@ -27,6 +27,7 @@ use bolide_command_line::{ObservingCommand, ObservingRequest};
 use bolide_configuration::instance_commands::{EXIT_REFUSED, InstanceRequest};
 use bolide_supervision::log_sink;
 
+pub use crate::answer::ServiceCounts;
 use crate::output::Ending;
 
 /// Runs a command and prints what it has found. Returns the exit status.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use bolide_observing::ServiceCounts;
 use bolide_supervision::process_state::{cpu_ms_of, state_in_words, thread_state};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::stats_server::{Answer, Page};
@@ -19,21 +20,7 @@ const MAX_THREADS: usize = 64;
 const POLICY: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\nReferrer-Policy: no-referrer\r\n";
 /// Parts of the overview that the page does not show.
-const UNUSED: [&str; 13] = [
-    "addresses",
-    "admission",
-    "attendants",
-    "bulkheads",
-    "caches",
-    "cancelled",
-    "engines",
-    "publish",
-    "rate_limits",
-    "signals",
-    "latency_seconds",
-    "spans",
-    "sticky",
-];
+const UNUSED: [&str; 7] = ["addresses", "attendants", "caches", "engines", "signals", "latency_seconds", "spans"];
 
 /// The last event, and the measurements in it.
 #[derive(Debug, Default)]
@@ -79,7 +66,9 @@ impl Live {
         if let (Some(helpers), Value::Array(attendants)) = (shown["helpers"].as_array_mut(), attendants) {
             helpers.extend(attendants);
         }
-        for part in UNUSED {
+        // The page shows the same words as `bolide status`.
+        shown["services"] = ServiceCounts::all_of(&shown).iter().map(service).collect();
+        for part in UNUSED.into_iter().chain(ServiceCounts::keys()) {
             shown.as_object_mut().map(|parts| parts.remove(part));
         }
         self.measure(&mut shown);
@@ -111,6 +100,11 @@ impl Live {
     }
 }
 
+/// Returns the row of a service.
+fn service(service: &ServiceCounts) -> Value {
+    json!({"name": service.title, "counts": service.counts})
+}
+
 /// Adds what the kernel tells of the threads that are in a call for a request, those of the first workers.
 fn add_states(shown: &mut Value) {
     let mut room = MAX_THREADS;
@@ -130,6 +124,18 @@ fn add_states(shown: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn services_that_are_configured_are_rows_in_the_words_of_the_status() {
+        let event = |overview: Value| {
+            let page = Live::default().event(|| overview, 1000);
+            serde_json::from_str::<Value>(String::from_utf8_lossy(&page).trim_start_matches("data: ")).unwrap_or_default()
+        };
+        assert_eq!(event(json!({"sticky": null, "rate_limits": []}))["services"], json!([]));
+        let shown = event(json!({"admission": {"rejected": 5, "waiting": 1, "limit": null}}));
+        assert_eq!(shown["services"], json!([{"name": "admission", "counts": [[5, "refused"], [1, "waits"]]}]));
+        assert_eq!(shown.get("admission"), None);
+    }
 
     #[test]
     fn all_clients_of_a_second_share_an_event_that_is_one_line() {

@@ -444,6 +444,13 @@ function drawHelpers(has) {
       percent(helper.cpu), memory(helper.resident_bytes), helper.done === undefined ? "" : whole(helper.done), works(helper)] })));
 }
 
+function drawServices(has) {
+  const rows = shown.services.filter((service) => has(service.name));
+  at("limits").hidden = shown.services.length === 0;
+  fill("services", ["", "wide"], rows.map(({ name, counts }) =>
+    ({ key: name, cells: [name, counts.map(([count, words]) => whole(count) + " " + words).join(", ")] })));
+}
+
 function draw() {
   if (shown === null || isHeld) return;
   const wanted = at("filter").value.toLowerCase();
@@ -455,6 +462,7 @@ function draw() {
   drawRoutes(has);
   drawRequests(has);
   drawErrors(has);
+  drawServices(has);
   drawHelpers(has);
 }
 
