@@ -10,11 +10,15 @@ import subprocess
 import time
 
 import pytest
-from support.http2 import Http2
+from support.client import Closed
+from support.http2 import Http2, secured
 from support.metrics import metrics_address, value_of
 from support.server import program
+from support.tls import Authority, TlsClient, context_of
 from support.waiting import wait_until
 from support_instance import COMMAND_SECONDS
+from support_upgrade import pidfile, upgrade
+from support_upgrade import stop as stop_upgraded
 
 #: Far above what a server takes to begin a request, also on a busy machine, and short for a test.
 WAIT_SECONDS = 0.25
@@ -226,9 +230,39 @@ def test_what_has_waited_too_long_is_not_begun_by_any_protocol(admitting, protoc
     assert held.begun() == ["call0", "served"]
 
 
-def test_streams_of_http_2_that_have_waited_too_long_are_not_begun(admitting):
-    held = admitting("http2 = h2c")
-    with Http2(held.server.connect(), gives_back=False) as client:
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    authority = Authority(tmp_path_factory.mktemp("certificates"))
+    shown = authority.server()
+    #: The line of a socket that speaks TLS.
+    authority.line = f"https = 127.0.0.1:0,{shown.chain},{shown.key}\n"
+    return authority
+
+
+def test_what_has_waited_too_long_within_tls_is_not_begun(admitting, authority):
+    held = admitting(authority.line)
+    context = context_of(authority)
+    with TlsClient(held.server.address("https"), context) as kept, TlsClient(held.server.address("https"), context) as upload:
+        assert kept.request(target="/quick?kept").text == "kept"
+        upload.send(b"POST /quick?upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\na")
+        assert kept.request(target="/quick?kept").text == "kept"
+        calls = occupy(held, 1)
+        kept.send(request("/quick?late") + request("/quick?behind"))
+        upload.send(b"bc")
+        wait_out()
+        assert is_held(held, *calls)
+        release(held, calls)
+        assert all(refused(client.read_response()) for client in (kept, kept, upload))
+        assert kept.request(target="/quick?served").text == "served"
+        assert upload.request(target="/quick?next").text == "next"
+    assert held.begun() == ["kept", "kept", "call0", "served", "next"]
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["clear", "tls"])
+def test_streams_of_http_2_that_have_waited_too_long_are_not_begun(admitting, authority, tls):
+    held = admitting(f"{authority.line}http2 = h2c")
+    client = held.server.connect(held.server.address("https" if tls else "http"))
+    with Http2(secured(client, context_of(authority, alpn=["h2"])) if tls else client, gives_back=False) as client:
         # The kernel knows only when the last frame came, so the client must not send another one.
         assert client.request(target="/quick?known").text == "known"
         first = client.begin(target=f"/held/{held.gate('first')}?first")
@@ -242,6 +276,30 @@ def test_streams_of_http_2_that_have_waited_too_long_are_not_begun(admitting):
         assert [answer.status for answer in [*late, upload]] == [503] * 4
         assert client.request(target="/quick?served").text == "served"
     assert held.begun() == ["known", "first", "served"]
+
+
+def test_what_has_waited_too_long_behind_a_proxy_header_is_not_begun(admitting):
+    header = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 80\r\n"
+    held = admitting("enable-proxy-protocol = true")
+    kept, halfway = held.server.connect(), held.server.connect()
+    kept.send(header)
+    assert kept.request(target="/quick?kept").text == "kept"
+    halfway.send(header)
+    assert kept.request(target="/quick?kept").text == "kept"
+    first = held.server.connect()
+    first.send(header + request(f"/held/{held.gate('call')}?call"))
+    held.wait_for("begin", "call")
+    new = held.server.connect()
+    new.send(header + request("/quick?new"))
+    for client in (kept, halfway):
+        client.send(request("/quick?late"))
+    wait_out()
+    held.let_through("call")
+    assert first.read_response().text == "call"
+    for client in (kept, halfway, new):
+        assert refused(client.read_response())
+        assert client.request(target="/quick?served").text == "served"
+    assert held.begun() == ["kept", "kept", "call", *["served"] * 3]
 
 
 def test_a_body_that_has_waited_too_long_for_a_thread_is_refused(admitting):
@@ -315,6 +373,59 @@ def test_a_new_worker_serves_while_the_old_one_is_busy(admitting):
     assert is_held(held, *calls)
     assert [held.send(f"new{number}").finish() for number in range(3)] == ["new0", "new1", "new2"]
     release(held, calls)
+
+
+def test_during_an_upgrade_the_new_worker_serves_while_the_old_one_is_busy(admitting, tmp_path):
+    held = admitting(f"pidfile = {pidfile(tmp_path)}\nvacuum = true\n")
+    try:
+        kept, busy = held.connect(), held.connect()
+        busy.send(request(f"/held/{held.gate('call')}?call"))
+        held.wait_for("begin", "call")
+        late = held.server.connect()
+        late.send(request("/quick?late"))
+        assert refused(late.read_response())
+        upgrade(tmp_path)
+        assert [held.send(f"new{number}").finish() for number in range(3)] == ["new0", "new1", "new2"]
+        assert kept.request(target="/quick?moved").text == "moved", "its connection moves to the new worker"
+        assert is_held(held, "call"), "the answers came during the call"
+        held.let_through("call")
+        assert busy.read_response().text == "call"
+        assert held.begun() == ["kept", "kept", "call", "new0", "new1", "new2", "moved"]
+    finally:
+        held.open_gates()
+        stop_upgraded(tmp_path)
+
+
+def test_threads_are_added_before_anything_is_refused(admitting):
+    """``threads = auto`` has up to 64 threads, so a 65th request waits."""
+    held = admitting("threads = auto")
+    kept = held.connect()
+    calls = occupy(held, 64)
+    assert len({seen["thread"] for seen in held.events() if seen["name"] in calls}) == 64
+    assert refused(kept.request(target="/quick?late"))
+    assert is_held(held, *calls), "the answer came during the calls"
+    release(held, calls)
+    assert kept.request(target="/quick?served").text == "served"
+    assert "late" not in held.begun()
+
+
+def test_refusals_do_not_delay_the_end_of_a_stuck_worker_and_the_next_one_serves(admitting):
+    held = admitting("harakiri = 1")
+    held.server.expects_alarms = True
+    kept = held.connect()
+    stuck = held.hold("stuck")
+    refusals = 0
+    # The last one of them waits for the next worker.
+    while (answer := kept.request(target="/quick?late")).status == 503:
+        assert refused(answer)
+        refusals += 1
+    assert refusals > 0
+    assert answer.text == "late"
+    with pytest.raises(Closed):
+        stuck.answer()
+    held.server.wait_for_log(r"^bolide: harakiri: killing worker 1 \(pid \d+\) while it serves GET /held/stuck")
+    assert held.send("served").finish() == "served"
+    assert held.begun() == ["kept", "stuck", "late", "served"]
 
 
 def test_refusals_are_counted_and_logged_once_a_minute_and_not_as_requests(hold, call):
