@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import threading
+import time
 
 import pytest
 from support import fastcgi, http2, scgi, tls, uwsgi
@@ -86,7 +87,7 @@ PROTOCOLS = {
 SOCKETS = ("--uwsgi-socket", "127.0.0.1:0", "--scgi-socket", "127.0.0.1:0", "--fastcgi-socket", "127.0.0.1:0")
 
 
-@pytest.mark.parametrize("interface", ["wsgi", "asgi"])
+@pytest.mark.parametrize("interface", INTERFACES)
 def test_a_client_has_one_limit_over_all_protocols(serve, interface):
     options = (*SOCKETS, "--http2", "h2c", "--trusted-headers", "x-forwarded-for")
     instance = serve("rate=1/d,burst=4", interface=interface, options=options)
@@ -95,6 +96,36 @@ def test_a_client_has_one_limit_over_all_protocols(serve, interface):
     assert [ask(instance, headers=of_client), ask(instance, headers=of_client)] == [200, 429]
     assert [PROTOCOLS[name](instance) for name in ("uwsgi", "scgi", "fastcgi")] == [429] * 3
     assert [ask_http2(instance) for _ in range(5)] == [200] * 4 + [429], "this client has another address"
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_streams_of_a_connection_are_counted_and_a_refused_one_ends_alone(serve, interface):
+    instance = serve("rate=1/d,burst=10,route=^/limited", interface=interface, options=("--http2", "h2c"))
+    with http2.Http2(Client(instance.address())) as connection:
+        streams = [connection.begin(target=f"/limited/{number}") for number in range(30)]
+        upload = connection.begin(method="POST", target="/limited/upload", ends=False)
+        connection.finish(*streams, upload)
+        statuses = [stream.status for stream in streams]
+        assert (statuses.count(200), statuses.count(429), upload.status) == (10, 20, 429), (
+            "the body of the last one is not awaited"
+        )
+        assert connection.request(target="/other").text == "/other 0"
+    assert counted(instance, "limit-1") == 21
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_the_client_of_a_proxy_header_is_counted(serve, interface):
+    instance = serve("rate=1/d,burst=2", interface=interface, options=("--enable-proxy-protocol",))
+
+    def statuses(address, requests):
+        """Those of requests on one connection."""
+        with instance.connect() as client:
+            client.send(f"PROXY TCP4 {address} 192.0.2.100 56324 80\r\n".encode())
+            return [client.request().status for _ in range(requests)]
+
+    assert statuses("192.0.2.1", 1) + statuses("192.0.2.1", 2) == [200, 200, 429]
+    assert statuses("192.0.2.2", 3) == [200, 200, 429]
+    assert statuses("192.0.2.1", 1) == [429]
 
 
 def test_a_limit_counts_requests_within_tls(serve, tmp_path):
@@ -246,6 +277,46 @@ def test_kills_of_workers_neither_add_to_a_limit_nor_take_from_it(serve):
         killer.join()
     passed, broken = statuses.count(200), statuses.count(None)
     assert passed <= burst <= passed + broken, (passed, broken)
+
+
+def test_of_more_than_10_000_requests_the_burst_passes_although_workers_are_killed(start, tmp_path):
+    """A worker with one thread that is killed loses at most the one request that was counted and had not begun yet."""
+    # A burst must be full again within 31 days, so one more request passes in 267 seconds.
+    burst, a_day, kills, batch = 10_000, 324, 2, 50
+    (tmp_path / "counting.py").write_text(
+        "import os\nbegun = os.open('begun', os.O_WRONLY | os.O_APPEND | os.O_CREAT)\n"
+        "def application(environ, start_response):\n"
+        "    os.write(begun, b'.')\n    start_response('200 OK', [('Content-Length', '0')])\n    return []\n"
+    )
+    instance = start("--rate-limit", f"rate={a_day}/d,burst={burst}", "--processes", "4", module="counting", alarms=True)
+    began = time.monotonic()
+    has_killed = threading.Event()
+    begun = lambda: (tmp_path / "begun").stat().st_size  # noqa: E731
+
+    def run(_):
+        refused = 0
+        while refused < batch or not has_killed.is_set():
+            try:
+                with instance.connect() as client:
+                    while refused < batch or not has_killed.is_set():
+                        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * batch)
+                        refused += [client.read_response().status for _ in range(batch)].count(429)
+            except (Closed, ConnectionError):
+                pass
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(run, number) for number in range(4)]
+        try:
+            for number in range(1, kills + 1):
+                wait_until(lambda: begun() >= number * burst // 4, "a part of the requests")  # noqa: B023
+                victim = instance.workers()[0]
+                os.kill(victim, signal.SIGKILL)
+                instance.wait_for_replacement(victim, count=4)
+        finally:
+            has_killed.set()
+        for client in clients:
+            client.result()
+    assert burst - kills <= begun() <= burst + int((time.monotonic() - began) * a_day / 86400)
 
 
 def test_a_limit_that_acts_says_so_once_a_minute_and_is_in_status_and_top(serve, call):
