@@ -7,11 +7,7 @@ use bolide_contract::rate::{Counted, Rate};
 
 use crate::path_expression::PathExpression;
 use crate::service_access::Services;
-use crate::values::Values;
 use crate::verdict::Answer;
-
-/// The variable that `route=` matches.
-const PATH: &[u8] = b"PATH_INFO";
 
 const MICROSECONDS: u64 = 1_000_000;
 
@@ -30,19 +26,20 @@ pub struct ClientLimit {
 pub struct ClientLimits(pub Vec<ClientLimit>);
 
 impl ClientLimits {
-    /// Counts a request. Returns the answer of the first limit that refuses it. A client without an address is not counted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Counts a request of a client with this network ([`crate::Network`]). Returns the answer of the first limit that refuses it.
+    /// A client without an address is not counted.
     #[inline]
-    pub fn refusal(&self, request: &impl Values, services: &(impl Services + ?Sized)) -> Option<Answer> {
-        let network = match self.0.is_empty() {
-            true => return None,
-            false => request.network(),
-        };
+    pub fn refusal(&self, network: &[u8], path: &[u8], services: &(impl Services + ?Sized)) -> Option<Answer> {
         if network.is_empty() {
             return None;
         }
         for ClientLimit { number, rate, route } in &self.0 {
-            if route.as_ref().is_none_or(|route| route.is_match(&request.value(PATH).unwrap_or_default()))
-                && let Counted::Refused { retry_us, .. } = services.count(*number, &network, *rate)
+            if route.as_ref().is_none_or(|route| route.is_match(path))
+                && let Counted::Refused { retry_us, .. } = services.count(*number, network, *rate)
             {
                 return Some(too_many_requests(retry_us));
             }

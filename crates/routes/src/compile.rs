@@ -107,7 +107,7 @@ impl Routes {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.client_limits.0.is_empty() && [&self.limits, &self.requests, &self.responses].iter().all(|table| table.is_empty())
+        self.client_limits.is_empty() && [&self.limits, &self.requests, &self.responses].iter().all(|table| table.is_empty())
     }
 }
 

@@ -66,10 +66,16 @@ impl Rules {
         Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, services, checked_cache, needs_walk }))))
     }
 
-    /// Counts a request in the limits that come before all rules. Returns the answer if one of them refuses it.
+    /// Counts a request in the limits that come before all rules, by the client's network and by its path. Returns the answer if
+    /// one of them refuses it.
     #[inline]
-    pub fn refusal(&self, request: &impl Values) -> Option<Answer> {
-        self.routes.client_limits.refusal(request, &self.services)
+    pub fn refusal<'r>(&self, limited: impl FnOnce() -> (Network<'r>, Cow<'r, [u8]>)) -> Option<Answer> {
+        let limits = &self.routes.client_limits;
+        if limits.is_empty() {
+            return None;
+        }
+        let (network, path) = limited();
+        limits.refusal(&network, &path, &self.services)
     }
 
     /// Sets up the response for an answer that was found before the rules.
@@ -306,10 +312,6 @@ impl<V: Values> Values for WithMeans<'_, V> {
         self.values.value(name)
     }
 
-    fn network(&self) -> Network<'_> {
-        self.values.network()
-    }
-
     fn server(&self, what: ServerValue) -> u64 {
         self.values.server(what)
     }
@@ -370,10 +372,6 @@ impl Values for HttpValues<'_> {
         }))
     }
 
-    fn network(&self) -> Network<'_> {
-        self.peer.network()
-    }
-
     fn server(&self, what: ServerValue) -> u64 {
         server_value(self.worker, what)
     }
@@ -423,6 +421,7 @@ fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// A reverse proxy's request, which has CGI variables.
+#[derive(Clone, Copy)]
 pub struct VariableValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],

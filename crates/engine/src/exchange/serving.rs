@@ -15,7 +15,7 @@ use bolide_protocol::response::Wire;
 use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
-use bolide_routes::Values;
+use bolide_routes::{Network, Values};
 use bolide_scoreboard::{Cancelled, add};
 
 use super::beginning::{begin, log_entry};
@@ -122,7 +122,10 @@ fn serve_http<A: App>(
     };
     // The decisions of rules are large, so they stay where they are made.
     let mut decided = match &mut context.passage {
-        None => worker.rules.and_then(|rules| decide_by_rules(context, rules, values())),
+        None => worker.rules.and_then(|rules| {
+            let limited = move || (client.peer().network(), path.into());
+            decide_by_rules(context, rules, limited, values)
+        }),
         Some(passage) => passage.resume(&mut context.writer),
     };
     let routed = decided.as_ref();
@@ -177,7 +180,10 @@ fn serve_variables<A: App>(
     let has_passed = context.passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
     let mut routed = match &mut context.passage {
-        None => worker.rules.and_then(|rules| decide_by_rules(context, rules, values)),
+        None => worker.rules.and_then(|rules| {
+            let limited = || (values.network(), values.value(b"PATH_INFO").unwrap_or_default());
+            decide_by_rules(context, rules, limited, move || values)
+        }),
         Some(passage) => passage.resume(&mut context.writer),
     };
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
@@ -270,11 +276,16 @@ fn handshake_of_fields<A: App>(
 
 /// Counts the request in the limits that come before the rules, and walks these. `None`: it passes, and there are only limits.
 #[inline(never)]
-fn decide_by_rules<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Option<Routed> {
-    match rules.refusal(&values) {
+fn decide_by_rules<'r, A: App, V: Values>(
+    context: &mut ExchangeContext<'_, A>,
+    rules: &'static Rules,
+    limited: impl FnOnce() -> (Network<'r>, Cow<'r, [u8]>),
+    values: impl FnOnce() -> V,
+) -> Option<Routed> {
+    match rules.refusal(limited) {
         None if !rules.needs_walk() => None,
-        None => Some(walk(context, rules, values)),
-        Some(answer) => Some(rules.refuse(answer, &values, &mut context.writer)),
+        None => Some(walk(context, rules, values())),
+        Some(answer) => Some(rules.refuse(answer, &values(), &mut context.writer)),
     }
 }
 

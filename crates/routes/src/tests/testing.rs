@@ -42,7 +42,8 @@ pub fn walk(services: &dyn Services, variable: (&str, &str), rules: &[(&str, &st
     let routes = routes.unwrap_or_else(|| panic!("{mistakes:?}"));
     let mut overrides = Overrides::default();
     let request = Request { variable, services };
-    let verdict = match routes.client_limits.refusal(&request, services) {
+    let path = request.value(b"PATH_INFO").unwrap_or_default();
+    let verdict = match routes.client_limits.refusal(&request.network(), &path, services) {
         Some(answer) => Verdict::Answer(answer),
         None => match routes.limits.walk(&request, &mut overrides) {
             Verdict::Serve => routes.requests.walk(&request, &mut overrides),
