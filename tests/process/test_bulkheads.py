@@ -28,7 +28,12 @@ INTERFACES = {
 }
 ONE_WORKER = {"threads": ("threads = 3", "wsgi"), "gevent": ("gevent = 20", "greenlets"), "asgi": ("", "loop")}
 
-FIELDS = "name=slow,route=^/held"
+#: Route for which every held call is limited, and one for which the call `busy` is not.
+ALL = "^/held"
+NOT_BUSY = "^/held/[^b]"
+
+#: Configurations of which one worker has no free thread while the calls `first` and `busy` are held.
+NO_THREAD_FREE = {"processes": "processes = 2", "threads": "threads = 2"}
 #: No test waits that long.
 LONG = "wait=500s"
 BODY_BYTES = 32 << 20
@@ -38,8 +43,8 @@ BODY_BYTES = 32 << 20
 def bulkhead(hold):
     """``bulkhead("max=2")`` serves ``tests/apps/held.py``, whose calls at a gate are limited."""
 
-    def bulkhead(limits, configuration="processes = 4", application="wsgi", **options):
-        lines = f"master = true\nmetrics = 127.0.0.1:0\nbulkhead = {FIELDS},{limits}\n{configuration}"
+    def bulkhead(limits, configuration="processes = 4", application="wsgi", route=ALL, **options):
+        lines = f"master = true\nmetrics = 127.0.0.1:0\nbulkhead = name=slow,route={route},{limits}\n{configuration}"
         return hold(lines, application, **options)
 
     return bulkhead
@@ -49,11 +54,11 @@ def bulkhead(hold):
 def both(bulkhead, tmp_path):
     """The same with TLS at another socket, and with HTTP/2 at both. ``http2`` and ``secured`` connect to it."""
 
-    def both(application, limits):
+    def both(application, limits, **options):
         authority = Authority(tmp_path / "certificates")
         shown = authority.server()
         lines = f"processes = 2\nhttps = 127.0.0.1:0,{shown.chain},{shown.key}\nhttp2 = h2c"
-        held = bulkhead(limits, lines, application)
+        held = bulkhead(limits, lines, application, **options)
 
         def secure(protocol):
             context = context_of(authority, alpn=[protocol])
@@ -196,6 +201,95 @@ def test_a_request_that_has_waited_for_too_long_is_refused_and_never_called(bulk
     held.let_through("first")
     assert first.finish() == "first"
     assert held.begun() == ["first"]
+
+
+def end_busy(held, *requests):
+    """Ends the calls that keep all threads busy."""
+    for name in ("busy", "first"):
+        held.let_through(name)
+    for request in requests:
+        request.finish()
+
+
+@pytest.mark.parametrize("configuration", NO_THREAD_FREE.values(), ids=NO_THREAD_FREE)
+def test_a_wait_ends_in_time_while_all_threads_of_its_worker_are_in_calls(bulkhead, configuration):
+    held = bulkhead("max=1,wait=1s", configuration, route=NOT_BUSY)
+    first = held.hold("first")
+    held.gate("second")
+    with held.server.connect() as client:
+        client.send(b"GET /held/second?second HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        busy = held.hold("busy")
+        answer = client.read_response()
+        assert (answer.status, answer.get("Retry-After")) == (503, "1")
+        assert (counts(held)["refused_by_wait"], counts(held)["waiting"]) == (1, 0)
+        # The connection goes on.
+        client.send(b"GET /quick?quick HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        end_busy(held, first, busy)
+        assert client.read_response().text == "quick"
+    held.server.wait_for_log(r"GET /held/second\?second .*503")
+    assert held.begun() == ["first", "busy", "quick"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "uwsgi", "fastcgi", "scgi"])
+def test_a_wait_that_ends_while_no_thread_is_free_is_answered_in_every_protocol(bulkhead, protocol):
+    held = bulkhead("max=1,wait=1s", "processes = 2", route=NOT_BUSY, protocol=protocol)
+    first = held.hold("first")
+    second = held.send_held("second")
+    busy = held.hold("busy")
+    assert second.answer().status == 503
+    end_busy(held, first, busy)
+
+
+@pytest.mark.parametrize("way", ["tls", "http2", "http2 and tls"])
+def test_a_wait_that_ends_while_no_thread_is_free_is_answered_over_tls_and_http2(both, way):
+    held = both("wsgi", "max=1,wait=1s", route=NOT_BUSY)
+    first = held.hold("first")
+    target = f"/held/{held.gate('second')}?second"
+    if way == "tls":
+        with held.secured() as client:
+            client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            wait_until_waiting(held, 1)
+            busy = held.hold("busy")
+            assert client.read_response().status == 503
+            end_busy(held, first, busy)
+            assert client.request(target="/quick?quick").text == "quick"
+        return
+    with held.http2("plain" if way == "http2" else "tls") as client:
+        waiting = client.begin(target=target)
+        wait_until_waiting(held, 1)
+        busy = held.hold("busy")
+        client.finish(waiting)
+        assert waiting.status == 503
+        end_busy(held, first, busy)
+        assert client.request(target="/quick?quick").text == "quick"
+
+
+def test_a_client_that_resets_while_no_thread_is_free_leaves_the_queue(bulkhead):
+    held = bulkhead(f"max=1,{LONG}", "processes = 2", route=NOT_BUSY)
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    busy = held.hold("busy")
+    second.client.reset()
+    wait_until_waiting(held, 0)
+    assert set(held.in_progress()) == {"first", "busy"}
+    end_busy(held, first, busy)
+    held.server.wait_for_log(r"GET /held/second\?second .*499")
+
+
+def test_an_upload_that_is_refused_while_no_thread_is_free_has_the_rules_fields_and_the_id_of_its_log_line(bulkhead):
+    lines = "request-id-answer = true\nlog-format = %(uri) %(status) id=%(request_id)\nresponse-route-run = addheader:X-Rule: 1"
+    held = bulkhead("max=1,wait=1s", f"processes = 2\n{lines}", route=NOT_BUSY)
+    first = held.hold("first")
+    held.gate("second")
+    with held.server.connect() as client:
+        client.send(b"POST /held/second?second HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
+        busy = held.hold("busy")
+        answer = client.read_response()
+        assert (answer.status, answer.get("X-Rule")) == (503, "1")
+        end_busy(held, first, busy)
+        held.server.wait_for_log(rf"/held/second\?second 503 id={answer.get('X-Request-ID')}")
+        client.send(b"hello")
+        assert client.request(target="/quick?quick").text == "quick"
 
 
 def test_without_a_queue_no_request_waits(bulkhead):

@@ -1,7 +1,9 @@
 //! A connection whose request waits for a permit of its bulkhead (`bulkhead`). It keeps the head and what came with it, and does
 //! not read. The loop gives it a permit, or its time ends, or its client leaves.
 //!
-//! It does not know about the poll or other connections. The thread that attends to the connection runs it.
+//! While all threads of the worker are in calls, the companion ends a wait that is over: the client gets its answer, and the
+//! request stays as answered until a thread counts and logs it. It does not know about the poll or other connections. The thread
+//! that attends to the connection runs it.
 
 use bolide_protocol::Fault;
 use bolide_protocol::session::{HeadEvent, HeadParts};
@@ -12,7 +14,11 @@ use crate::app::App;
 use crate::exchange::bulkheads::{BulkheadVerdict, Permit, Ticket};
 use crate::exchange::context::Context;
 use crate::exchange::passage::Passage;
-use crate::exchange::{BodySource, ExchangeState, Served, Waiting, WaitingBody};
+use crate::exchange::refusing::refuse_without_thread;
+use crate::exchange::worker::Worker;
+use crate::exchange::{BodySource, Exchange, ExchangeState, Served, Waiting, WaitingBody};
+use crate::response::ResponseWriter;
+use crate::scheduling::clock::Clock;
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::sockets::socket;
 
@@ -37,11 +43,12 @@ impl<A: App> Connection<A> {
         let now_ms = context.thread.clock.now_ms;
         let bulkhead = std::mem::replace(&mut waiting.passage.bulkhead, BulkheadVerdict::Left);
         waiting.passage.bulkhead = match bulkhead {
+            BulkheadVerdict::Answered => BulkheadVerdict::Answered,
             _ if self.client_has_left() => {
                 self.transport.is_broken = true;
                 BulkheadVerdict::Left
             }
-            BulkheadVerdict::Waits(ticket) if ticket.until_ms() <= now_ms => ticket.refused(),
+            BulkheadVerdict::Waits(ticket) if ticket.until_ms() <= now_ms => BulkheadVerdict::Refused(ticket.into_refused()),
             BulkheadVerdict::Waits(ticket) => {
                 waiting.passage.bulkhead = BulkheadVerdict::Waits(ticket);
                 self.exchange.state = ExchangeState::Waiting(waiting);
@@ -104,6 +111,29 @@ impl<A: App> Connection<A> {
                 }
             }
         }
+    }
+
+    /// Ends the wait of a request while no thread is free, if its time is over or its client has left. `has_ended`: the poll has
+    /// reported that the peer does not send more. Returns whether it has ended, so that a thread must continue with it.
+    pub fn end_wait(&mut self, has_ended: bool, worker: &Worker, clock: &Clock) -> bool {
+        self.peer_has_ended |= has_ended;
+        let has_left = self.client_has_left();
+        let Exchange { state, response, .. } = &mut self.exchange;
+        let ExchangeState::Waiting(waiting) = state else { return false };
+        let is_over = waiting.ticket().is_some_and(|ticket| has_left || ticket.until_ms() <= clock.now_ms);
+        if !is_over {
+            return false;
+        }
+        // Its place is free from here on.
+        let after = if has_left { BulkheadVerdict::Left } else { BulkheadVerdict::Answered };
+        if let BulkheadVerdict::Waits(ticket) = std::mem::replace(&mut waiting.passage.bulkhead, after)
+            && !has_left
+        {
+            let refused = ticket.into_refused();
+            let mut writer = ResponseWriter { response, transport: &mut self.transport };
+            refuse_without_thread(&refused, waiting, self.is_last, worker, clock, &mut writer);
+        }
+        true
     }
 
     /// The client has reset the connection or the stream. One that has only ended its side still waits for its answer.

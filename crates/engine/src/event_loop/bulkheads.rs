@@ -1,7 +1,8 @@
 //! Requests that wait for a permit of their bulkhead. Each worker knows its own, in the order in which they came. A permit that
 //! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it.
 //!
-//! It does not know about requests. The threads that attend to connections run it with the table locked.
+//! While all threads of a worker are in calls, its companion ends the waits that are over. It does not know about requests. The
+//! threads that attend to connections run it with the table locked, and so does the companion.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,6 +14,7 @@ use crate::connection::Connection;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::exchange::bulkheads::Bulkhead;
 use crate::logging::access_log::complain;
+use crate::scheduling::clock::Clock;
 use crate::scheduling::connections::Key;
 use crate::scheduling::waiting_requests::WaitingRequests;
 
@@ -62,6 +64,8 @@ pub(crate) fn note_waiting<L: Language>(
                 Err(errno) => complain(shared.worker.number, &format!("can't watch for permits of a bulkhead: {errno}")),
             }
         }
+        // If the next call is long, it must end the wait.
+        shared.call_companion(state);
     }
     give_permits_of(shared, bulkhead, state, OlderFirst::Yes, now_ms);
 }
@@ -115,6 +119,35 @@ fn give_permits_of<L: Language>(
         });
         state.connections.note_event(key);
         free -= 1;
+    }
+}
+
+/// Whether requests of this worker may wait for permits.
+pub(crate) fn may_wait<A: App>(state: &LeaderState<A>) -> bool {
+    state.housekeeping.waiting.iter().any(|list| !list.keys.is_empty())
+}
+
+/// No thread of the worker is free, so its companion ends waits: those that have lasted as long as they may, and those whose
+/// clients have left. The next free thread counts and logs these requests.
+pub(crate) fn end_waits<L: Language>(shared: &Shared<L>, clock: &mut Clock, state: &mut LeaderState<L::App>) {
+    if !may_wait(state) {
+        return;
+    }
+    clock.tick();
+    let LeaderState { connections, housekeeping, .. } = state;
+    for list in &mut housekeeping.waiting {
+        list.keys.retain(|key| {
+            let has_ended = connections.has_ended(*key);
+            let mut is_over = false;
+            connections.change(*key, |connection| {
+                is_over = connection.end_wait(has_ended, &shared.worker, clock);
+                connection.due_ms()
+            });
+            if is_over {
+                connections.note_event(*key);
+            }
+            !is_over
+        });
     }
 }
 

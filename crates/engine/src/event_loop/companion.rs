@@ -2,7 +2,8 @@
 //! call of the application. It hands connections with new requests over to other workers ([`crate::event_loop::moving`]), and
 //! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time. With `health-path` it accepts connections too,
 //! and answers the health checks on them ([`crate::event_loop::checks`]). With `admission` it refuses requests that wait too long
-//! ([`crate::event_loop::admission`]).
+//! ([`crate::event_loop::admission`]), and those that have waited for a permit of their bulkhead too long
+//! ([`crate::event_loop::bulkheads`]).
 //!
 //! A worker starts the companion when it has a second connection, as its next call may be a long one, and with `health-path` or
 //! `admission` when it has the first. The companion looks once a millisecond while calls are slow. While they are quick, the
@@ -24,6 +25,7 @@ use nix::sys::signal::SigSet;
 
 use crate::app::Language;
 use crate::event_loop::admission::Waits;
+use crate::event_loop::bulkheads::{end_waits, may_wait};
 use crate::event_loop::checks::Checks;
 use crate::event_loop::handing_over::move_rest;
 use crate::event_loop::moving::{Move, move_away};
@@ -32,6 +34,7 @@ use crate::event_loop::polling::{PEER_HAS_ENDED, take_event};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
+use crate::scheduling::clock::Clock;
 use crate::scheduling::connections::{EventSource, Key};
 use crate::scheduling::corking::{HOLD_US, LOOK_US};
 use crate::scheduling::handover::Sleep;
@@ -121,9 +124,14 @@ impl<L: Language> Shared<L> {
     /// There is work for the companion: it starts or wakes, and stays awake for a while.
     #[cold]
     fn need_companion(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
+        self.call_companion(state);
+        self.begin_companion();
+    }
+
+    /// The next call may need the companion, if there is one.
+    pub(crate) fn call_companion(&self, state: &mut LeaderState<L::App>) {
         state.housekeeping.needed_ms = now_ms();
         self.companion.wake_for_need(&mut state.housekeeping.companion);
-        self.begin_companion();
     }
 
     /// Starts the companion if there is none. Returns whether there is one now.
@@ -155,6 +163,7 @@ impl<L: Language> Shared<L> {
         // Requests in another event loop do not wait for a thread.
         let is_embedded = self.worker.row.is_embedded.load(Relaxed) == 1;
         let mut waits = (self.worker.admission.is_some() && !is_embedded).then(Waits::new);
+        let mut clock = Clock::new();
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
         while !self.companion_thread.is_called_off() {
@@ -168,7 +177,7 @@ impl<L: Language> Shared<L> {
             if let Some(waits) = &mut waits {
                 waits.note_calls(calls);
             }
-            if is_lasting && self.look_after_waiting(&mut events, checks.as_mut(), waits.as_mut()) {
+            if is_lasting && self.look_after_waiting(&mut events, checks.as_mut(), waits.as_mut(), &mut clock) {
                 self.worker.held_answers.watch(false);
                 // New events wake it immediately.
                 self.wait_for_events();
@@ -195,7 +204,7 @@ impl<L: Language> Shared<L> {
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
-        guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.answers_in_calls();
+        guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.needs_companion();
         self.companion.has_begun.store(false, SeqCst);
     }
 
@@ -243,7 +252,13 @@ impl<L: Language> Shared<L> {
 
     /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
     /// immediate look would achieve nothing: the worker's own threads look after the connections, or the queue is full.
-    fn look_after_waiting(&self, events: &mut [EpollEvent], mut checks: Option<&mut Checks>, waits: Option<&mut Waits>) -> bool {
+    fn look_after_waiting(
+        &self,
+        events: &mut [EpollEvent],
+        mut checks: Option<&mut Checks>,
+        waits: Option<&mut Waits>,
+        clock: &mut Clock,
+    ) -> bool {
         let mut guard = self.lock_state();
         // A leader that sleeps in its poll fetches its events itself. In a loop of the language that does not turn, code of the
         // application that runs outside of the worker's turns is what keeps it.
@@ -284,6 +299,7 @@ impl<L: Language> Shared<L> {
         }
         waits_elsewhere |= checks.is_some_and(|checks| self.answer_checks(checks, &mut guard));
         move_rest(self, &mut guard, now_ms());
+        end_waits(self, clock, &mut guard);
         let refuses = waits.is_some();
         if let Some(waits) = waits {
             self.refuse_waiting(waits, &mut guard);
@@ -291,7 +307,7 @@ impl<L: Language> Shared<L> {
         let must_stay = guard.housekeeping.doom.is_at_work() || self.worker.is_paused() || self.worker.is_draining();
         if must_stay || !self.may_move() {
             // Without checks, there is nothing to look for again soon.
-            return self.worker.answers_in_calls() && !waits_elsewhere;
+            return self.looks_in_calls(&guard) && !waits_elsewhere;
         }
         if refuses && !self.has_free_worker() {
             // No worker refuses requests in the queue of connections. A worker may be free at any moment.
@@ -328,7 +344,12 @@ impl<L: Language> Shared<L> {
         let mut guard = self.lock_state();
         Self::push_corked(&mut guard);
         let is_handing_over = guard.housekeeping.doom.is_at_work() || guard.housekeeping.moves_at_ms.is_some();
-        !is_handing_over && !self.has_other_workers() && !self.worker.answers_in_calls()
+        !is_handing_over && !self.has_other_workers() && !self.looks_in_calls(&guard)
+    }
+
+    /// Requests may need it during these calls, whether or not another worker could serve them.
+    fn looks_in_calls(&self, state: &LeaderState<L::App>) -> bool {
+        self.worker.answers_in_calls() || may_wait(state)
     }
 
     /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
@@ -339,7 +360,7 @@ impl<L: Language> Shared<L> {
             return;
         }
         // If other workers could serve the waiting connections, the next call may be a long one.
-        let is_calm = !self.has_other_workers() && !self.worker.answers_in_calls();
+        let is_calm = !self.has_other_workers() && !self.looks_in_calls(&guard);
         let is_calm = is_calm && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };

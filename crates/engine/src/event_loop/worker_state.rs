@@ -205,14 +205,13 @@ impl<L: Language> Shared<L> {
             rate_limits,
         } = assignment;
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let answering = &settings.answering;
-        let needs_companion = queue.is_some() || answering.health_path.is_some() || answering.admission.is_some();
         let rate_limits = SharedLimits::new(rate_limits, &settings.services.rate_limits, worker);
         let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()), rate_limits };
         let worker = Worker::new(
             settings,
             WorkerParts { number: worker, row_number, scoreboard, listeners, ticket_keys, sessions, bulkheads, spans, services },
         )?;
+        let needs_companion = queue.is_some() || worker.needs_companion();
         Ok(Shared {
             leftovers: (has_threads && worker.has_own_answers).then(|| Arc::new(Leftovers::new())),
             worker,

@@ -14,9 +14,13 @@ use crate::request::LogFacts;
 use crate::response::Terms;
 use crate::scheduling::clock::precise_us;
 
-/// Begins the response; `may_keep` is whether the client keeps the connection open.
+/// Begins the response, unless the request was answered while it waited; `may_keep` is whether the client keeps the connection
+/// open.
 #[inline(always)]
 pub fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+    if context.passage.as_ref().is_some_and(|passage| passage.is_answered()) {
+        return;
+    }
     let keep_alive = may_go_on(context) && may_keep && context.worker.settings.limits.keepalive_ms > 0;
     let thread = &mut *context.thread;
     let terms = Terms {

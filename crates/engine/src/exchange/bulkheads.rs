@@ -54,6 +54,8 @@ pub enum BulkheadVerdict {
     Permitted(Permit),
     Waits(Ticket),
     Refused(RefusedRequest),
+    /// Its client has the answer that refuses it already. A thread counts and logs the request.
+    Answered,
     /// Its client has left while it waited.
     Left,
 }
@@ -177,8 +179,8 @@ impl Ticket {
     }
 
     /// It has waited as long as it may.
-    pub fn refused(self) -> BulkheadVerdict {
-        BulkheadVerdict::Refused(RefusedRequest { bulkhead: self.bulkhead, why: Refused::WaitedTooLong })
+    pub fn into_refused(self) -> RefusedRequest {
+        RefusedRequest { bulkhead: self.bulkhead, why: Refused::WaitedTooLong }
     }
 }
 

@@ -63,6 +63,10 @@ impl<A: App> ExchangeContext<'_, A> {
     #[inline]
     pub fn identity<V: Values>(&mut self, values: impl FnOnce() -> V) -> SharedIdentity {
         let rules = self.worker.identity?;
+        if let Some(kept) = self.passage.as_mut().and_then(|passage| passage.identity.take()) {
+            self.writer.set_own_fields(rules.fields(&kept));
+            return Some(kept);
+        }
         let values = values();
         let made = rules.identity(self.client.may_identify(), |name| values.value(name));
         self.writer.set_own_fields(rules.fields(&made));

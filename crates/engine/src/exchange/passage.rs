@@ -5,6 +5,7 @@
 
 use crate::exchange::bulkheads::BulkheadVerdict;
 use crate::exchange::routing::Routed;
+use crate::logging::identity::SharedIdentity;
 use crate::logging::waiting::RequestStart;
 use crate::request::body::Body;
 use crate::response::{ResponseWriter, RoutedChanges};
@@ -15,6 +16,8 @@ pub struct Passage {
     pub routed: Option<Routed>,
     /// When the request arrived, if the application is told by this server.
     pub start: Option<RequestStart>,
+    /// Its identity, which an answer during a call of another request has too.
+    pub identity: SharedIdentity,
     pub bulkhead: BulkheadVerdict,
     /// The body of a request that waits, if all of it came with its head.
     pub body: Body,
@@ -24,13 +27,25 @@ pub struct Passage {
 impl Passage {
     /// The request will be called later, and its answer begins again then.
     pub fn of(changes: RoutedChanges, start: Option<RequestStart>, bulkhead: BulkheadVerdict, body: Body) -> Passage {
-        Passage { routed: None, start, bulkhead, body, changes }
+        Passage { routed: None, start, identity: None, bulkhead, body, changes }
     }
 
     /// The answer has begun again, and the rules' changes are made to it. Returns what they have decided.
     pub fn resume(&mut self, writer: &mut ResponseWriter<'_>) -> Option<Routed> {
-        writer.make_changes(std::mem::take(&mut self.changes));
+        if !self.is_answered() {
+            self.change(writer);
+        }
         self.routed.take()
+    }
+
+    /// Makes the rules' changes to an answer that has begun.
+    pub fn change(&mut self, writer: &mut ResponseWriter<'_>) {
+        writer.make_changes(std::mem::take(&mut self.changes));
+    }
+
+    /// Its client has the answer already.
+    pub fn is_answered(&self) -> bool {
+        matches!(self.bulkhead, BulkheadVerdict::Answered)
     }
 
     /// It has a permit, for which it may have waited.

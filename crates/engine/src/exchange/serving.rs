@@ -24,13 +24,14 @@ use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
-use crate::exchange::bulkheads::{BulkheadVerdict, Permit, RefusedRequest};
+use crate::exchange::bulkheads::{BulkheadVerdict, Permit};
 use crate::exchange::cancelling::ends_before_call;
 use crate::exchange::context::{ExchangeContext, ThreadContext};
 use crate::exchange::dispatch::serve_directly;
 use crate::exchange::health::{answer_check, is_check};
 use crate::exchange::passage::Passage;
-use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans, give};
+use crate::exchange::refusing::refuse_for_bulkhead;
+use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
@@ -348,7 +349,10 @@ fn answer<A: App>(
             entry.answered_by = answered_by;
             (Outcome::Finished, None)
         }
-        Entrance::Later(passage) => return Served::Passed(passage),
+        Entrance::Later(mut passage) => {
+            passage.identity = request.identity;
+            return Served::Passed(passage);
+        }
     };
     resolve(context, outcome, entry, permit)
 }
@@ -391,10 +395,11 @@ fn admit<A: App>(
         BulkheadVerdict::Free => Entrance::Called(None),
         BulkheadVerdict::Permitted(permit) => Entrance::Called(Some(permit)),
         verdict @ BulkheadVerdict::Waits(_) => pass(context, verdict, std::mem::take(&mut request.body)),
-        BulkheadVerdict::Refused(refusal) => {
-            refuse(context, &refusal);
+        BulkheadVerdict::Refused(refused) => {
+            refuse_for_bulkhead(&refused, context.worker, context.thread.clock.now_ms, &mut context.writer);
             Entrance::Answered(AnsweredBy::Route)
         }
+        BulkheadVerdict::Answered => Entrance::Answered(AnsweredBy::Route),
         BulkheadVerdict::Left => {
             end_cancelled(&mut context.writer, Cancelled::Waiting);
             Entrance::Answered(AnsweredBy::Application)
@@ -410,16 +415,6 @@ fn path_of<'a, Memo>(request: &'a Request<'_, Memo>) -> &'a [u8] {
             let paths = variables.pairs().filter(|(name, _)| *name == b"PATH_INFO");
             paths.last().map_or(&b""[..], |(_, path)| path)
         }
-    }
-}
-
-/// Answers a request that its bulkhead refuses.
-#[cold]
-fn refuse<A: App>(context: &mut ExchangeContext<'_, A>, refused: &RefusedRequest) {
-    let (answer, name, line) = refused.answer();
-    give(&answer, context.worker.rules, &mut context.writer);
-    if let Some(line) = context.worker.peer_warnings.note("a bulkhead", name, context.thread.clock.now_ms, || line) {
-        complain(context.worker.number, &line);
     }
 }
 

@@ -200,6 +200,11 @@ impl Worker {
         self.answers_checks() || self.admission.is_some()
     }
 
+    /// Requests may need a companion even if no other worker can serve them.
+    pub fn needs_companion(&self) -> bool {
+        self.answers_in_calls() || self.bulkheads.is_some()
+    }
+
     /// Whether connections of a listener are accepted for checks alone: their first request can be seen without reading it.
     pub fn accepts_checks_at(&self, listener: usize) -> bool {
         self.answers_checks() && self.listeners.get(listener).is_some_and(ListeningSocket::shows_requests)
