@@ -17,6 +17,7 @@ from support.metrics import metrics_address, value_of
 from support.server import program
 from support.tls import Authority, context_of
 from support.waiting import wait_until
+from support.websocket import WebSocket
 from support_instance import COMMAND_SECONDS, reload_by_command
 
 #: Interface -> the lines of the configuration, and the application of `hold`.
@@ -395,6 +396,92 @@ def test_a_client_that_has_ended_its_side_while_it_waits_gets_its_answer(bulkhea
     held.let_through("second")
     held.let_through("first")
     assert (first.finish(), second.finish()) == ("first", "second")
+
+
+def check_permit_is_kept(held, name):
+    """The client of the call of this name has left: its permit is free when the call ends, and not before."""
+    second = send_waiting(held, "second", 1)
+    assert held.send("quick").finish() == "quick"
+    assert (counts(held)["in_flight"], counts(held)["waiting"]) == (1, 1)
+    held.let_through("second")
+    held.let_through(name)
+    assert second.finish() == "second"
+    events = [(seen["event"], seen["name"]) for seen in held.events()]
+    assert events.index(("end", name)) < events.index(("begin", "second"))
+    wait_for_count(held, "in_flight", 0)
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_a_call_whose_client_has_left_keeps_its_permit_until_it_ends(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    held.hold("first").client.reset()
+    check_permit_is_kept(held, "first")
+
+
+@pytest.mark.parametrize("interface", ["asgi", "gevent"])
+def test_work_after_a_failed_send_keeps_its_permit_until_it_ends(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.send("first", f"/held-stream/{held.gate('first')}")
+    assert first.client.read_head().status == 200
+    first.client.reset()
+    held.server.wait_for_log("the client of first has left")
+    check_permit_is_kept(held, "first")
+
+
+@pytest.mark.parametrize("application", ["loop", "greenlets"])
+def test_a_call_whose_client_has_reset_its_stream_keeps_its_permit_until_it_ends(bulkhead, application):
+    interface = "http2 = h2c" + ("\ngevent = 20" if application == "greenlets" else "")
+    held = bulkhead(f"max=1,{LONG}", interface, application)
+    held.gate("first")
+    with Http2(held.server.connect()) as client:
+        stream = client.begin(target="/held/first?first")
+        held.wait_for("begin", "first")
+        client.reset(stream)
+        client.ping()
+        held.server.wait_for_log(r"GET /held/first\?first")
+        check_permit_is_kept(held, "first")
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_a_websocket_keeps_its_permit_until_its_application_ends(bulkhead, end):
+    held = bulkhead(f"max=1,{LONG}", "processes = 2", "loop")
+    held.gate("socket")
+    with held.server.connect() as client:
+        websocket = WebSocket(client, "/held/socket?socket")
+        websocket.open()
+        if end == "close":
+            websocket.close()
+        else:
+            client.reset()
+        held.server.wait_for_log(r"GET /held/socket\?socket")
+        check_permit_is_kept(held, "socket")
+
+
+def test_a_websocket_that_is_open_has_its_permit(bulkhead):
+    held = bulkhead(f"max=1,{LONG}", "processes = 2", "loop")
+    held.gate("socket")
+    with held.server.connect() as client:
+        websocket = WebSocket(client, "/held/socket?socket")
+        websocket.open()
+        second = send_waiting(held, "second", 1)
+        held.let_through("socket")
+        assert held.send("quick").finish() == "quick"
+        assert counts(held)["waiting"] == 1
+        websocket.close()
+        held.let_through("second")
+        assert second.finish() == "second"
+
+
+# In a worker with threads, `harakiri` would end the request that waits too.
+@pytest.mark.parametrize("interface", ["wsgi", "gevent", "asgi"])
+def test_harakiri_frees_the_permit_of_its_call(bulkhead, interface):
+    lines, application = INTERFACES[interface]
+    held = bulkhead(f"max=1,{LONG}", f"{lines}\nharakiri = 1", application)
+    held.server.expects_alarms = True
+    held.hold("first")
+    second = send_waiting(held, "second", 1)
+    held.let_through("second")
+    assert second.finish() == "second"
 
 
 @pytest.mark.parametrize("interface", INTERFACES)

@@ -37,6 +37,9 @@ pub trait Language: Sync + 'static {
     }
 }
 
+/// The permit of a request's bulkhead, which is given back when it is dropped.
+pub type HeldPermit = Box<dyn Send>;
+
 /// The application in one thread.
 pub trait App: Sized {
     /// The adapter's cache for a connection's header block, so that the same bytes need not be converted to the language's
@@ -78,6 +81,12 @@ pub trait App: Sized {
     /// As [`App::abandon`], and the application's work for the exchange ends (`cancel-on-disconnect`).
     fn cancel(&mut self, pending: Self::Pending) {
         self.abandon(pending);
+    }
+
+    /// An ongoing exchange is about to end, and the application's work for it may go on: the request counts as one in progress
+    /// until the permit is dropped, at the end of that work.
+    fn keep_permit(&mut self, _pending: &Self::Pending, permit: HeldPermit) {
+        drop(permit);
     }
 
     /// An ongoing exchange has exceeded its time limit (`harakiri`): the application must cancel it. The engine answers 504.

@@ -8,6 +8,7 @@
 //! turned into Python objects, exceptions and wake-ups afterwards.
 
 use bolide_engine::answer::Answer;
+use bolide_engine::app::HeldPermit;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::{ExchangeId, Visited};
@@ -47,6 +48,8 @@ pub struct AsgiExchange {
     pub place: usize,
     /// The client has ended its side, as the engine has reported since `task` was set.
     pub has_left: bool,
+    /// The permit of its bulkhead, if the task goes on without the engine's exchange.
+    pub permit: Option<HeldPermit>,
 }
 
 /// An ongoing exchange, as the engine holds it.
@@ -125,6 +128,7 @@ impl AsgiChannel {
             application: 0,
             place: 0,
             has_left: false,
+            permit: None,
         })?;
         let (receive, send) = (bound(&RECEIVE, &exchange)?, bound(&SEND, &exchange)?);
         Some(AsgiChannel { exchange, receive, send })

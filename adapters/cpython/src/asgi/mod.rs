@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::answer::{Answer, Failure};
-use bolide_engine::app::{App, Cancelled, Language, Outcome};
+use bolide_engine::app::{App, Cancelled, HeldPermit, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::sampling::Sampler;
@@ -116,6 +116,10 @@ impl App for AsgiThread {
         let object = pending.0.clone();
         self.abandon(pending);
         task::cancel_left(&object);
+    }
+
+    fn keep_permit(&mut self, pending: &ExchangeHandle, permit: HeldPermit) {
+        AsgiExchange::with(&pending.0, |exchange| exchange.permit = Some(permit).filter(|_| exchange.task.is_some()));
     }
 
     fn overdue(&mut self, pending: ExchangeHandle, milliseconds: u64) {

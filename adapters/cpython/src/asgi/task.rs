@@ -146,7 +146,10 @@ pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> 
 
 /// A task that was followed has ended.
 fn ended_later(object: &Object, task: *mut ffi::PyObject) {
-    let (asgi, place, own) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.place, exchange.task.take()));
+    let (asgi, place, own) = AsgiExchange::with(object, |exchange| {
+        exchange.permit = None;
+        (exchange.asgi, exchange.place, exchange.task.take())
+    });
     drop(own);
     if let Some(moved) = asgi.ongoing.remove(place) {
         AsgiExchange::with(&moved, |exchange| exchange.place = place);

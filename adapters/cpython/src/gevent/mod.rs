@@ -15,7 +15,7 @@ pub mod worker;
 use std::ops::ControlFlow;
 
 use bolide_engine::answer::Answer;
-use bolide_engine::app::{App, Cancelled, Language, Outcome};
+use bolide_engine::app::{App, Cancelled, HeldPermit, Language, Outcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::sampling::Sampler;
@@ -100,6 +100,15 @@ impl App for GeventThread {
         if let Some(event) = pending.event(note) {
             self.gevent.notify(&event);
         }
+    }
+
+    fn keep_permit(&mut self, pending: &KeptRequest, permit: HeldPermit) {
+        Seat::with(&pending.seat, |seat| {
+            // A request that still waits for a greenlet is never begun.
+            if seat.is_busy && seat.number == pending.number && seat.job.is_none() {
+                seat.permit = Some(permit);
+            }
+        });
     }
 
     fn overdue(&mut self, pending: KeptRequest, milliseconds: u64) {
@@ -248,6 +257,7 @@ impl GeventThread {
             is_busy: false,
             environ: None,
             timeout: None,
+            permit: None,
         })?;
         let serve = bound(&SERVE, &seat)?;
         // SAFETY: all live; the result is ours.

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bolide_contract::clock::now_ms;
 use bolide_engine::answer::Answer;
+use bolide_engine::app::HeldPermit;
 use pyo3::ffi;
 
 use crate::call::state::Place;
@@ -43,6 +44,8 @@ pub struct Seat {
     pub environ: Option<Object>,
     /// The exception of a request that exceeds its time limit, and the number of that request.
     pub timeout: Option<(Object, u64)>,
+    /// The permit of its bulkhead, if the greenlet goes on without the engine's exchange.
+    pub permit: Option<HeldPermit>,
 }
 
 /// A request for a greenlet.

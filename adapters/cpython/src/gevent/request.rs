@@ -305,6 +305,7 @@ fn release(seat: &Object, ended: Option<JobEnd>) {
     let (start, environ) = Seat::with(seat, |seat| {
         seat.is_busy = false;
         seat.ended = ended;
+        seat.permit = None;
         (seat.start.take(), seat.environ.take())
     });
     drop(environ);

@@ -142,7 +142,7 @@ impl<A: App> Connection<A> {
             self.give_up_streaming(*streaming, context);
             return Some(NextAction::Close);
         }
-        let next = self.park(streaming, timeout_ms);
+        let next = self.park(streaming, timeout_ms, context);
         let is_cut_short = next == Some(NextAction::Wait) && (resumes || !context.thread.turn.may_read());
         if is_cut_short { Some(NextAction::Again) } else { next }
     }
@@ -192,6 +192,7 @@ impl<A: App> Connection<A> {
             RequestStream::Messages(_) => {}
         }
         let cancelled = self.must_cancel(&streaming, context);
+        leave_permit(&mut streaming, context);
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // The application gets the bytes that came before the end.
@@ -277,8 +278,12 @@ impl<A: App> Connection<A> {
     }
 
     /// Leaves the exchange to the application. `None` if its answer is complete.
-    fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64) -> Option<NextAction> {
+    fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64, context: &mut Context<'_, A>) -> Option<NextAction> {
         if self.exchange.response.is_finished() {
+            if matches!(streaming.request_stream, RequestStream::Messages(_)) {
+                // Its application learns of the end now.
+                leave_permit(&mut streaming, context);
+            }
             let Streaming { request_stream, mut suspended, .. } = *streaming;
             self.exchange.response.notes.note_time(Moment::Returned);
             (suspended.pending, suspended.permit) = (None, None);
@@ -455,6 +460,7 @@ impl<A: App> Connection<A> {
 
     /// `harakiri`: the application is notified, and the client gets 504 if it got nothing yet.
     fn end_overdue(&mut self, mut streaming: Box<Streaming<A>>, context: &mut Context<'_, A>) -> Option<NextAction> {
+        leave_permit(&mut streaming, context);
         if let Some(pending) = streaming.suspended.pending.take() {
             context.app.enter().overdue(pending, context.thread.clock.now_ms.saturating_sub(streaming.began_ms));
         }
@@ -465,7 +471,16 @@ impl<A: App> Connection<A> {
         } else {
             writer.answer(504, reason_phrase(504), "The application took too long.");
         }
-        self.park(streaming, 0)
+        self.park(streaming, 0, context)
+    }
+}
+
+/// The application's work may go on without the exchange. Costs one branch without bulkheads.
+fn leave_permit<A: App>(streaming: &mut Streaming<A>, context: &mut Context<'_, A>) {
+    if let Some(permit) = streaming.suspended.permit.take()
+        && let Some(pending) = &streaming.suspended.pending
+    {
+        context.app.enter().keep_permit(pending, Box::new(permit));
     }
 }
 
