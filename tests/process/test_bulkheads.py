@@ -7,8 +7,10 @@ Calls are held at gates until the test opens them, so what has begun in the mean
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
+import time
 
 import pytest
 from support.client import Closed
@@ -637,3 +639,50 @@ def test_a_reload_with_another_limit_uses_more_permits(bulkhead):
     for name in ("first", "second", "third"):
         held.let_through(name)
     assert [request.finish() for request in (first, second, third)] == ["first", "second", "third"]
+
+
+def phases(held):
+    """The paths of the requests in flight, with their phases, by `bolide top`."""
+    command = [*program(), "top", "--once", str(held.server.process.pid)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=True)
+    return dict(re.findall(r"^worker \d+: \w+ ([^ ?]+)\S* \(for [^,]*, (\w+)", done.stdout, re.MULTILINE))
+
+
+def wait_for_phase(held, path, phase):
+    wait_until(lambda: phases(held).get(path) == phase, lambda: f"{path} is in the phase {phase}: {phases(held)}")
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_requests_that_wait_are_among_those_in_flight(bulkhead, interface):
+    held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    held.gate("upload")
+    with held.server.connect() as client:
+        client.send(b"POST /held/upload?upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n")
+        wait_until_waiting(held, 2)
+        wait_for_phase(held, "/held/upload", "bulkhead")
+        assert phases(held) == {"/held/first": "application", "/held/second": "bulkhead", "/held/upload": "bulkhead"}
+        held.let_through("first")
+        assert first.finish() == "first"
+        held.let_through("second")
+        assert second.finish() == "second"
+        wait_for_phase(held, "/held/upload", "body")
+        client.send(b"hello")
+        held.let_through("upload")
+        assert client.read_response().text == "upload"
+
+
+def test_the_wait_of_a_slow_request_is_not_the_applications(bulkhead):
+    held = bulkhead(f"max=1,{LONG}", "processes = 2\nslow-request = 100")
+    first = held.hold("first")
+    second = send_waiting(held, "second", 1)
+    until = time.monotonic() + 0.5
+    wait_until(lambda: time.monotonic() > until, "a slow request")
+    held.let_through("second")
+    held.let_through("first")
+    assert (first.finish(), second.finish()) == ("first", "second")
+    said = held.server.wait_for_log(r"slow request: GET /held/second\S* took .*: (.*) \(slow-request")
+    waited = re.search(r"waiting for a permit of its bulkhead (\d+) ms", said[1])
+    assert waited, said[1]
+    assert int(waited[1]) >= 400

@@ -33,7 +33,7 @@ use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
 use bulkheads::{BulkheadVerdict, Permit, Ticket};
-pub use log_entry::AwaitedBody;
+pub use log_entry::AwaitedCall;
 use log_entry::KeptLogEntry;
 use passage::Passage;
 use relay::Relay;
@@ -81,7 +81,7 @@ pub struct Collecting {
     /// The rules that the request has passed, if they came before its body.
     pub passage: Option<Box<Passage>>,
     pub body_timeout: BodyTimeout,
-    pub awaited: AwaitedBody,
+    pub awaited: AwaitedCall,
 }
 
 /// A request that waits for a permit of its bulkhead, with its own copy of the head.
@@ -91,6 +91,7 @@ pub struct Waiting {
     pub parts: HeadParts,
     pub passage: Box<Passage>,
     pub body: WaitingBody,
+    pub awaited: AwaitedCall,
     /// The loop knows that it waits.
     pub is_listed: bool,
 }

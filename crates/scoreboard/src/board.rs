@@ -522,7 +522,7 @@ mod tests {
         let (board, _memory) = Scoreboard::create(1, 1).expect("made");
         let recorder = board.recorder(0, 0).expect("a slot");
         let seen = || board.remembered(0).pop().map(|(_, request)| (request.phase, request.is_called, request.end)).expect("one");
-        let number = recorder.await_body(100, &[b"PUT /file"]);
+        let number = recorder.await_call(100, &[b"PUT /file"], Phase::Body);
         assert_eq!((seen(), recorder.look()), ((Phase::Body, false, None), None));
         assert_eq!((recorder.in_call(), recorder.phase(number)), (None, Some(Phase::Body)));
         assert!(recorder.resume(number, 110));

@@ -67,6 +67,8 @@ pub enum Phase {
     Body,
     /// The client has to read bytes of the answer.
     Sending,
+    /// Its bulkhead has no permit for it.
+    Bulkhead,
 }
 
 impl Phase {
@@ -75,6 +77,7 @@ impl Phase {
             Phase::Application => "application",
             Phase::Body => "body",
             Phase::Sending => "sending",
+            Phase::Bulkhead => "bulkhead",
         }
     }
 
@@ -84,7 +87,7 @@ impl Phase {
     }
 
     fn of(code: u64) -> Phase {
-        [Phase::Body, Phase::Sending].into_iter().find(|phase| phase.code() == code).unwrap_or_default()
+        [Phase::Body, Phase::Sending, Phase::Bulkhead].into_iter().find(|phase| phase.code() == code).unwrap_or_default()
     }
 }
 
@@ -259,11 +262,11 @@ impl<'a> Recorder<'a> {
         number
     }
 
-    /// Records a request whose body is arriving, and returns its number: its call begins by [`Recorder::resume`]. Only a thread
-    /// that is in no call may do that.
-    pub fn await_body(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
+    /// Records a request that waits before its call, and returns its number: its call begins by [`Recorder::resume`]. Only a
+    /// thread that is in no call may do that.
+    pub fn await_call(&self, now_ms: u64, pieces: &[&[u8]], phase: Phase) -> u64 {
         let number = self.write(now_ms, pieces);
-        self.enter_phase(number, Phase::Body);
+        self.enter_phase(number, phase);
         number
     }
 

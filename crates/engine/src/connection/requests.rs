@@ -21,14 +21,14 @@ use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
 use crate::exchange::context::{Context, ExchangeContext};
 use crate::exchange::passage::Passage;
 use crate::exchange::worker::Worker;
-use crate::exchange::{AwaitedBody, BodySource, Collecting, ExchangeState, Served, UnreadBody, WaitingBody, serve};
+use crate::exchange::{AwaitedCall, BodySource, Collecting, ExchangeState, Served, UnreadBody, WaitingBody, serve};
 use crate::logging::access_log::complain;
 use crate::request::HeaderMemory;
 use crate::request::body::{Body, Collector, Refusal};
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
 use crate::scheduling::connections::ExchangeId;
-use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::scheduling::phases::{Moment, RequestWait, Times};
 use crate::sessions::affinity::Affinity;
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
@@ -254,7 +254,7 @@ impl<A: App> Connection<A> {
         context: &mut Context<'_, A>,
     ) -> Result<ServeStep, Fault> {
         match self.serve(head, bytes, BodySource::Whole(body), passage, context)? {
-            Served::Passed(passage) => Ok(self.wait_for_permit(head, bytes, passage, WaitingBody::Whole, &context.thread.parts)),
+            Served::Passed(passage) => Ok(self.wait_for_permit(head, bytes, passage, WaitingBody::Whole, context)),
             served => Ok(self.after_answer(served, context)),
         }
     }
@@ -304,7 +304,7 @@ impl<A: App> Connection<A> {
         match served {
             Served::Blocked(suspended) => {
                 suspended.enter_phase(Phase::Sending);
-                self.exchange.response.notes.note_wait(Some(ClientWait::Sending));
+                self.exchange.response.notes.note_wait(Some(RequestWait::Sending));
                 self.exchange.state = ExchangeState::Suspended(suspended);
                 self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
                 ServeStep::Blocked
@@ -372,7 +372,7 @@ impl<A: App> Connection<A> {
                 Served::Passed(passed) if passed.waits() => {
                     collector.shrink();
                     let body = WaitingBody::Unread { collector, owes_continue };
-                    let step = self.wait_for_permit(&head, head.bytes.of(input), passed, body, &context.thread.parts);
+                    let step = self.wait_for_permit(&head, head.bytes.of(input), passed, body, context);
                     return Ok((pulled.used, step));
                 }
                 Served::Passed(passed) => passage = Some(passed),
@@ -384,7 +384,7 @@ impl<A: App> Connection<A> {
         }
         self.send_continue(&head, owes_continue);
         let bytes = head.bytes.of(input).to_vec();
-        self.begin_collecting(head, bytes, collector, passage, context)?;
+        self.begin_collecting(head, bytes, collector, passage, None, context)?;
         Ok((pulled.used, ServeStep::More))
     }
 
@@ -402,20 +402,25 @@ impl<A: App> Connection<A> {
         self.exchange.unread = Some(Box::new(UnreadBody { body_timeout, owes_continue }));
     }
 
-    /// The rest of a body arrives later. `bytes` are those of its head.
+    /// The rest of a body arrives later. `bytes` are those of its head. `awaited`: the request has waited before.
     pub(super) fn begin_collecting(
         &mut self,
         head: HeadEvent,
         bytes: Vec<u8>,
         mut collector: Collector,
         passage: Option<Box<Passage>>,
+        awaited: Option<AwaitedCall>,
         context: &mut Context<'_, A>,
     ) -> Result<(), Fault> {
         let mut body_timeout = self.body_timeout(context.worker);
         body_timeout.wait(true, context.thread.clock.now_ms);
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
-        let awaited = AwaitedBody::begin(context.thread.slot, context.thread.clock.now_ms, head.head.first_line(&bytes));
+        let (recorder, now_ms) = (context.thread.slot, context.thread.clock.now_ms);
+        let awaited = match awaited {
+            Some(awaited) => awaited.awaits_body(),
+            None => AwaitedCall::begin(recorder, now_ms, head.head.first_line(&bytes), Phase::Body),
+        };
         let collecting = Collecting { head, bytes, parts, collector, passage, body_timeout, awaited };
         self.exchange.state = ExchangeState::Collecting(Box::new(collecting));
         Ok(())

@@ -23,7 +23,7 @@ use crate::response::{Progress, ResponseWriter, end_cancelled, reason_phrase};
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::phases::{ClientWait, Moment};
+use crate::scheduling::phases::{Moment, RequestWait};
 use crate::sockets::socket::{self, Read};
 
 impl<A: App> Connection<A> {
@@ -55,7 +55,7 @@ impl<A: App> Connection<A> {
             Served::Ongoing(suspended) => self.leave_to_application(suspended, request_stream, context),
             Served::Passed(passage) => {
                 let body = WaitingBody::Streamed(request_stream);
-                self.wait_for_permit(head, bytes, passage, body, &context.thread.parts)
+                self.wait_for_permit(head, bytes, passage, body, context)
             }
             served => {
                 self.exchange.keep_unread(request_stream);
@@ -330,8 +330,8 @@ impl<A: App> Connection<A> {
         // A turn of sending ends also with bytes that the application still has: the next one waits for the poll.
         let has_more = self.has_unsent() || self.transport.turn_is_over();
         let (phase, wait) = match (has_more, owes_body(streaming)) {
-            (true, _) => (Phase::Sending, Some(ClientWait::Sending)),
-            (false, true) => (Phase::Body, Some(ClientWait::Body)),
+            (true, _) => (Phase::Sending, Some(RequestWait::Sending)),
+            (false, true) => (Phase::Body, Some(RequestWait::Body)),
             (false, false) => (Phase::Application, None),
         };
         self.exchange.response.notes.note_wait(wait);

@@ -6,7 +6,8 @@
 //! that attends to the connection runs it.
 
 use bolide_protocol::Fault;
-use bolide_protocol::session::{HeadEvent, HeadParts};
+use bolide_protocol::session::HeadEvent;
+use bolide_scoreboard::{End, Phase};
 
 use super::steps::{NextAction, ServeStep};
 use super::{Connection, Link};
@@ -16,10 +17,11 @@ use crate::exchange::context::Context;
 use crate::exchange::passage::Passage;
 use crate::exchange::refusing::refuse_without_thread;
 use crate::exchange::worker::Worker;
-use crate::exchange::{BodySource, Exchange, ExchangeState, Served, Waiting, WaitingBody};
+use crate::exchange::{AwaitedCall, BodySource, Exchange, ExchangeState, Served, Waiting, WaitingBody};
 use crate::response::ResponseWriter;
 use crate::scheduling::clock::Clock;
 use crate::scheduling::deadlines::NEVER_MS;
+use crate::scheduling::phases::RequestWait;
 use crate::sockets::socket;
 
 impl<A: App> Connection<A> {
@@ -30,11 +32,16 @@ impl<A: App> Connection<A> {
         bytes: &[u8],
         passage: Box<Passage>,
         body: WaitingBody,
-        parts: &HeadParts,
+        context: &Context<'_, A>,
     ) -> ServeStep {
-        let (head, bytes, parts) = (head.clone(), bytes.to_vec(), parts.clone());
+        let thread = &*context.thread;
+        let line = head.head.first_line(bytes);
+        let awaited = AwaitedCall::begin(thread.slot, thread.clock.now_ms, line, Phase::Bulkhead);
+        let (head, bytes, parts) = (head.clone(), bytes.to_vec(), thread.parts.clone());
+        let waiting = Waiting { head, bytes, parts, passage, body, awaited, is_listed: false };
         self.deadline_ms = NEVER_MS;
-        self.exchange.state = ExchangeState::Waiting(Box::new(Waiting { head, bytes, parts, passage, body, is_listed: false }));
+        self.exchange.response.notes.note_wait(Some(RequestWait::Permit));
+        self.exchange.state = ExchangeState::Waiting(Box::new(waiting));
         ServeStep::Parked
     }
 
@@ -56,12 +63,13 @@ impl<A: App> Connection<A> {
             }
             other => other,
         };
-        let Waiting { head, bytes, parts, passage, body, .. } = *waiting;
-        context.thread.parts = parts;
-        let step = self.go_on_with(head, bytes, passage, body, context).unwrap_or_else(|fault| {
+        let step = self.go_on_with(*waiting, context).unwrap_or_else(|fault| {
             self.refuse(fault, &[], context);
             ServeStep::Linger
         });
+        // A request that was cancelled before its call has none.
+        let unused = std::mem::take(&mut context.thread.awaited);
+        context.thread.slot.complete(unused, End { status: 0, microseconds: 0 });
         match step {
             ServeStep::Blocked => Some(self.wait_for_client()),
             ServeStep::Close => Some(self.close_or_linger(context)),
@@ -76,14 +84,14 @@ impl<A: App> Connection<A> {
     }
 
     /// Serves a request that does not wait any more, as far as its body is here.
-    fn go_on_with(
-        &mut self,
-        head: HeadEvent,
-        bytes: Vec<u8>,
-        mut passage: Box<Passage>,
-        body: WaitingBody,
-        context: &mut Context<'_, A>,
-    ) -> Result<ServeStep, Fault> {
+    fn go_on_with(&mut self, waiting: Waiting, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
+        let Waiting { head, bytes, parts, mut passage, body, awaited, .. } = waiting;
+        context.thread.parts = parts;
+        self.exchange.response.notes.note_wait(None);
+        let mut awaited = Some(awaited);
+        if passage.is_permitted() && !matches!(body, WaitingBody::Unread { .. }) {
+            context.thread.awaited = awaited.take().map_or(0, |awaited| awaited.arrived(context.thread.slot));
+        }
         match body {
             WaitingBody::Whole => {
                 let body = std::mem::take(&mut passage.body);
@@ -93,7 +101,7 @@ impl<A: App> Connection<A> {
             WaitingBody::Unread { collector, owes_continue } => {
                 if passage.is_permitted() {
                     self.send_continue(&head, owes_continue);
-                    self.begin_collecting(head, bytes, collector, Some(passage), context)?;
+                    self.begin_collecting(head, bytes, collector, Some(passage), awaited, context)?;
                     return Ok(ServeStep::More);
                 }
                 let served = self.serve(&head, &bytes, BodySource::Unread, Some(passage), context)?;

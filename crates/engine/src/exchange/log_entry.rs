@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use bolide_scoreboard::{End, Recorder};
+use bolide_scoreboard::{End, Phase, Recorder};
 
 use crate::logging::counting::AnsweredBy;
 use crate::logging::log_line::Texts;
@@ -16,16 +16,23 @@ pub type NotedValues = Option<Arc<Texts>>;
 /// A request's place in the flight recorder. `None`: the server has answered it without the application.
 pub type Recorded = Option<(Recorder<'static>, u64)>;
 
-/// A request in the flight recorder whose body is arriving. If it never comes to its call, it ends without an answer.
-pub struct AwaitedBody {
+/// A request in the flight recorder that waits before its call: for its body, or for a permit. If it never comes to its call, it
+/// ends without an answer.
+pub struct AwaitedCall {
     recorder: Recorder<'static>,
     /// 0: it has come to its call.
     number: u64,
 }
 
-impl AwaitedBody {
-    pub fn begin(recorder: Recorder<'static>, now_ms: u64, line: [&[u8]; 2]) -> AwaitedBody {
-        AwaitedBody { recorder, number: recorder.await_body(now_ms, &[line[0], b" ", line[1]]) }
+impl AwaitedCall {
+    pub fn begin(recorder: Recorder<'static>, now_ms: u64, line: [&[u8]; 2], phase: Phase) -> AwaitedCall {
+        AwaitedCall { recorder, number: recorder.await_call(now_ms, &[line[0], b" ", line[1]], phase) }
+    }
+
+    /// It has its permit, and its body is still arriving.
+    pub fn awaits_body(self) -> AwaitedCall {
+        self.recorder.enter_phase(self.number, Phase::Body);
+        self
     }
 
     /// Returns the number with which the call goes on in the thread of this recorder; 0: it begins another entry.
@@ -34,7 +41,7 @@ impl AwaitedBody {
     }
 }
 
-impl Drop for AwaitedBody {
+impl Drop for AwaitedCall {
     fn drop(&mut self) {
         self.recorder.complete(self.number, End { status: 0, microseconds: 0 });
     }

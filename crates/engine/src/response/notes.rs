@@ -6,7 +6,7 @@
 use bolide_contract::answering::CancelOnDisconnect;
 use bolide_scoreboard::Cancelled;
 
-use crate::scheduling::phases::{ClientWait, Moment, Times};
+use crate::scheduling::phases::{Moment, RequestWait, Times};
 use crate::sessions::affinity::SessionAnswer;
 
 /// Maximum size of the name and of the value of a log variable: uWSGI stores each length in a byte.
@@ -88,9 +88,9 @@ impl Notes {
         }
     }
 
-    /// Notes that the client is waited for, or not any more.
+    /// Notes what the request waits for; `None`: nothing any more.
     #[inline(always)]
-    pub(crate) fn note_wait(&mut self, wait: Option<ClientWait>) {
+    pub(crate) fn note_wait(&mut self, wait: Option<RequestWait>) {
         if let Some(times) = &mut self.times {
             times.wait(wait);
         }
@@ -98,6 +98,6 @@ impl Notes {
 
     /// Notes that the client must read before a call goes on, or that it has.
     pub(super) fn note_sending(&mut self, waits: bool) {
-        self.note_wait(waits.then_some(ClientWait::Sending));
+        self.note_wait(waits.then_some(RequestWait::Sending));
     }
 }

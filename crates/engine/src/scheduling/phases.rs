@@ -26,17 +26,20 @@ pub struct Times {
     pub sending_us: u64,
     /// Microseconds in which an application that was called already waited for the client's body.
     pub late_body_us: u64,
+    /// Microseconds in which it waited for a permit of its bulkhead.
+    pub permit_us: u64,
     /// The answer is a stream of events (`text/event-stream`), which lasts as long as its client wants.
     pub is_event_stream: bool,
-    /// The client is waited for, since this time.
-    pub waits: Option<(ClientWait, u64)>,
+    /// What it waits for now, since this time.
+    pub waits: Option<(RequestWait, u64)>,
 }
 
-/// What a client is waited for.
+/// What a request waits for: its client, or a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientWait {
+pub enum RequestWait {
     Body,
     Sending,
+    Permit,
 }
 
 /// What a time is noted for.
@@ -69,16 +72,17 @@ impl Times {
         }
     }
 
-    /// Notes that the client is waited for from now on, or not any more.
+    /// Notes what the request waits for from now on; `None`: nothing.
     #[cold]
-    pub fn wait(&mut self, wait: Option<ClientWait>) {
+    pub fn wait(&mut self, wait: Option<RequestWait>) {
         if self.waits.map(|(before, _)| before) == wait {
             return;
         }
         let now_us = precise_us();
         match self.waits {
-            Some((ClientWait::Body, since_us)) => self.late_body_us += now_us.saturating_sub(since_us),
-            Some((ClientWait::Sending, since_us)) => self.sending_us += now_us.saturating_sub(since_us),
+            Some((RequestWait::Body, since_us)) => self.late_body_us += now_us.saturating_sub(since_us),
+            Some((RequestWait::Sending, since_us)) => self.sending_us += now_us.saturating_sub(since_us),
+            Some((RequestWait::Permit, since_us)) => self.permit_us += now_us.saturating_sub(since_us),
             None => {}
         }
         self.waits = wait.map(|wait| (wait, now_us));
@@ -87,7 +91,8 @@ impl Times {
     /// Microseconds in which the client's body was waited for: before the call, or in it.
     pub fn body_wait_us(&self) -> u64 {
         let before_call_us = if self.body_us <= self.called_us { self.body_us.saturating_sub(self.head_us) } else { 0 };
-        before_call_us + self.late_body_us
+        // A body that is collected arrives after the wait for a permit.
+        before_call_us.saturating_sub(self.permit_us) + self.late_body_us
     }
 
     /// Notes the end of the request.
@@ -108,7 +113,7 @@ mod tests {
     #[test]
     fn waits_for_the_client_are_added_up() {
         let mut times = Times { head_us: 1, called_us: 2, ..Times::default() };
-        for wait in [ClientWait::Sending, ClientWait::Body] {
+        for wait in [RequestWait::Sending, RequestWait::Body] {
             times.wait(Some(wait));
             std::thread::sleep(std::time::Duration::from_millis(1));
             times.wait(None);

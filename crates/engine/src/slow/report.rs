@@ -32,6 +32,7 @@ struct Seen<'a> {
 /// Microseconds by what they were spent on.
 struct Phases {
     total: u64,
+    permit: u64,
     body: u64,
     application: u64,
     sending: u64,
@@ -40,9 +41,10 @@ struct Phases {
 impl Phases {
     fn of(times: &Times) -> Phases {
         let total = times.ended_us.saturating_sub(times.head_us);
-        let body = times.body_wait_us().min(total);
-        let sending = times.sending_us.min(total - body);
-        Phases { total, body, sending, application: total - body - sending }
+        let permit = times.permit_us.min(total);
+        let body = times.body_wait_us().min(total - permit);
+        let sending = times.sending_us.min(total - permit - body);
+        Phases { total, permit, body, sending, application: total - permit - body - sending }
     }
 }
 
@@ -81,6 +83,7 @@ fn headline(request: &SlowRequest<'_>, phases: &Phases) -> String {
     let mut text = format!("slow request: {method} {target}{id} took {}, status {status}: ", time(phases.total));
     let parts = [
         ("the application", phases.application),
+        ("waiting for a permit of its bulkhead", phases.permit),
         ("waiting for the client's body", phases.body),
         ("sending to the client", phases.sending),
     ];
@@ -155,6 +158,9 @@ fn members(request: &SlowRequest<'_>, phases: &Phases, seen: &[Seen<'_>]) -> Vec
     let samples = request.looks.iter().flatten().count() as u64;
     numbers(&mut out, &[("status", request.status.into()), ("microseconds", phases.total), ("mark_ms", request.mark_ms)]);
     numbers(&mut out, &[("application_us", phases.application), ("body_us", phases.body), ("sending_us", phases.sending)]);
+    if phases.permit > 0 {
+        numbers(&mut out, &[("bulkhead_us", phases.permit)]);
+    }
     if request.times.waited_us > 0 {
         numbers(&mut out, &[("waited_us", request.times.waited_us)]);
     }
