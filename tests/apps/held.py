@@ -13,6 +13,7 @@ import warnings
 
 DIRECTORY = os.environ["HELD_DIRECTORY"]
 PLAIN = [("Content-Type", "text/plain")]
+LARGE_BYTES = 64 << 20
 
 # The number of threads of the process at each fork, after all preparation for it.
 threads_at_forks = []
@@ -72,6 +73,14 @@ def view(path, name):
     return name.encode()
 
 
+def large_file():
+    """The path of a file that is larger than the buffers of a socket."""
+    path = os.path.join(DIRECTORY, "large")
+    with open(path, "wb") as file:
+        file.truncate(LARGE_BYTES)
+    return path
+
+
 class Closing:
     """A list's iterator whose ``close`` is a call that waits at a gate."""
 
@@ -89,6 +98,10 @@ class Closing:
 
 def application(environ, start_response):
     path, name = environ["PATH_INFO"], environ["QUERY_STRING"]
+    if path == "/held-file":
+        with noted(name):
+            start_response("200 OK", [*PLAIN, ("X-Sendfile", large_file())])
+            return []
     with noted(name):
         environ["wsgi.input"].read()
         body = view(path, name)
