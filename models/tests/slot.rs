@@ -165,7 +165,7 @@ fn a_phase_is_never_that_of_another_request_and_never_an_end() {
             move || slot.recorder().enter_phase(old, Phase::Sending)
         });
         // Its entry is that of the old one.
-        let new = slot.recorder().await_body(3, &[b"PUT /new"]);
+        let new = slot.recorder().await_call(3, &[b"PUT /new"], Phase::Body);
         let seen = slot.recorder().remembered();
         assert!(seen.iter().all(|seen| seen.end.is_none() && (seen.number == old || seen.phase != Phase::Sending)), "{seen:?}");
         assert!(other.join().is_ok());

@@ -66,13 +66,13 @@ const EVENTS: usize = 64;
 
 impl<L: Language> ForkHooks for Shared<L> {
     fn before_fork(&self) {
-        if !self.companion.has_begun.load(SeqCst) {
+        if !self.worker.companion.has_begun.load(SeqCst) {
             return;
         }
         self.companion_thread.call_off();
-        self.companion.bell.ring();
+        self.worker.companion.bell.ring();
         self.companion_thread.join();
-        self.companion.bell.clear();
+        self.worker.companion.bell.clear();
     }
 
     fn after_fork(self: Arc<Self>) {
@@ -96,12 +96,12 @@ impl<L: Language> Shared<L> {
             state.housekeeping.needs_companion = false;
             self.begin_companion();
         }
-        self.companion.wake_for_work(&mut state.housekeeping.companion);
+        self.worker.companion.wake_for_work(&mut state.housekeeping.companion);
     }
 
     /// The calls of the last milliseconds were quick: a companion that is awake need not look for a long one yet.
     fn put_off_look(&self, state: &mut LeaderState<L::App>) {
-        let is_awake = self.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
+        let is_awake = self.worker.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
         // If answers are held, the first one of each batch puts the look off.
         if is_awake && !state.housekeeping.corking.has_held() && !state.housekeeping.corking.holds() {
             self.companion_thread.look_after(PUT_OFF);
@@ -131,26 +131,26 @@ impl<L: Language> Shared<L> {
     /// The next call may need the companion, if there is one.
     pub(crate) fn call_companion(&self, state: &mut LeaderState<L::App>) {
         state.housekeeping.needed_ms = now_ms();
-        self.companion.wake_for_need(&mut state.housekeeping.companion);
+        self.worker.companion.wake_for_need(&mut state.housekeeping.companion);
     }
 
     /// Starts the companion if there is none. Returns whether there is one now.
     pub(crate) fn begin_companion(self: &Arc<Self>) -> bool {
-        if self.companion.has_begun.load(Relaxed) {
-            return !self.companion.has_failed.load(Relaxed);
+        if self.worker.companion.has_begun.load(Relaxed) {
+            return !self.worker.companion.has_failed.load(Relaxed);
         }
-        self.companion.has_begun.store(true, Relaxed);
+        self.worker.companion.has_begun.store(true, Relaxed);
         let shared = self.clone();
         let begun =
             thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.run_companion());
         match begun {
             Ok(thread) => self.companion_thread.put(thread),
             Err(error) => {
-                self.companion.has_failed.store(true, Relaxed);
+                self.worker.companion.has_failed.store(true, Relaxed);
                 complain(self.worker.number, &format!("can't start the thread that hands over waiting connections: {error}"));
             }
         }
-        !self.companion.has_failed.load(Relaxed)
+        !self.worker.companion.has_failed.load(Relaxed)
     }
 
     /// The companion's thread. It ends with the process, or for a fork.
@@ -158,7 +158,7 @@ impl<L: Language> Shared<L> {
         self.companion_thread.note_thread();
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
-        let mut before = None;
+        let (mut before, mut was_expected) = (None, false);
         let mut checks = self.worker.answers_checks().then(Checks::new);
         // Requests in another event loop do not wait for a thread.
         let is_embedded = self.worker.row.is_embedded.load(Relaxed) == 1;
@@ -168,7 +168,10 @@ impl<L: Language> Shared<L> {
         let mut idle_looks = 0;
         while !self.companion_thread.is_called_off() {
             let calls = self.calls();
-            let is_lasting = calls.is_some() && calls == before;
+            // A call that is expected to be long may begin a moment after the bell, so the expectation holds for two looks.
+            let is_expected = self.worker.companion.take_expectation();
+            let is_lasting = calls.is_some() && (calls == before || is_expected || was_expected);
+            was_expected = is_expected && calls.is_none();
             idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
             before = calls;
             if let Some(checks) = &mut checks {
@@ -205,7 +208,7 @@ impl<L: Language> Shared<L> {
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
         guard.housekeeping.needs_companion = self.queue.is_some() || self.worker.needs_companion();
-        self.companion.has_begun.store(false, SeqCst);
+        self.worker.companion.has_begun.store(false, SeqCst);
     }
 
     /// Pushes held answers if the leader's call may outlast their time. Returns whether answers of HTTP/2 were to be held.
@@ -230,10 +233,10 @@ impl<L: Language> Shared<L> {
         self.companion_thread.look_after(left.map_or(TICK, |left| left.min(TICK)));
         drop(guard);
         let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
-        let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
+        let mut waits = [alarm, PollFd::new(self.worker.companion.bell.descriptor(), PollFlags::POLLIN)];
         // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::NONE);
-        self.companion.bell.clear();
+        self.worker.companion.bell.clear();
         self.companion_thread.note_alarm();
     }
 
@@ -368,7 +371,7 @@ impl<L: Language> Shared<L> {
         self.companion_thread.forget_look();
         drop(guard);
         // The master announces that the worker is to be killed for a stuck call.
-        let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
+        let bell = PollFd::new(self.worker.companion.bell.descriptor(), PollFlags::POLLIN);
         let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
         // The poll would report without end that the master is gone.
@@ -376,7 +379,7 @@ impl<L: Language> Shared<L> {
         // Only a signal could interrupt the poll, and they are blocked here. In any case the next look finds out why the wait
         // ended.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
-        self.companion.bell.clear();
+        self.worker.companion.bell.clear();
         self.companion_thread.note_alarm();
         // Nothing else has set this if the sleep was ended by the alarm or the master.
         self.lock_state().housekeeping.companion = Sleep::Awake;
@@ -384,7 +387,7 @@ impl<L: Language> Shared<L> {
 
     /// Waits until the poll has events, or the long call may have ended.
     fn wait_for_events(&self) {
-        let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
+        let bell = PollFd::new(self.worker.companion.bell.descriptor(), PollFlags::POLLIN);
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));

@@ -33,7 +33,7 @@ use crate::scheduling::corking::Corking;
 use crate::scheduling::descriptors::Descriptors;
 use crate::scheduling::fairness::WorkMeter;
 use crate::scheduling::forecast::{AcceptForecast, PollForecast};
-use crate::scheduling::handover::{Companion, ConnectionQueue, Doom, Sleep};
+use crate::scheduling::handover::{ConnectionQueue, Doom, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::scheduling::waiting_requests::WaitingRequests;
@@ -89,7 +89,6 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) control: OwnedFd,
     /// Connections that move between workers; `None` if no master keeps them in the meantime.
     pub(crate) queue: Option<ConnectionQueue>,
-    pub(crate) companion: Companion,
     pub(crate) companion_thread: CompanionThread,
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
@@ -226,7 +225,6 @@ impl<L: Language> Shared<L> {
             bell: has_threads.then(|| EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)).transpose()?,
             control,
             queue,
-            companion: Companion::new()?,
             companion_thread: CompanionThread::new()?,
             scoreboard,
             row_number,

@@ -18,6 +18,12 @@ use crate::scheduling::deadlines::NEVER_MS;
 /// Milliseconds for which a free permit is left to a worker whose request has waited for longer. It may have become busy.
 pub const LEFT_TO_OLDER_MS: u64 = 2;
 
+/// A call that keeps its thread for so many microseconds on average is a long one. It is longer than a tick of the coarse clock.
+const LONG_US: u64 = 5_000;
+
+/// A call counts for this part of the average, as a divisor.
+const WEIGHT: u64 = 8;
+
 /// What a worker is given of a bulkhead.
 pub struct BulkheadLink {
     pub name: String,
@@ -45,7 +51,12 @@ pub struct Bulkhead {
     memory: BulkheadMemory,
     bell: OwnedFd,
     holder: Holder,
+    calls: CallLength,
 }
+
+/// How long calls keep a thread of this worker, in microseconds: a moving average.
+#[derive(Debug, Default)]
+struct CallLength(AtomicU64);
 
 /// How far a request has come.
 pub enum BulkheadVerdict {
@@ -104,7 +115,18 @@ impl Bulkheads {
             let route = compiled.map_err(|(message, _)| io::Error::new(io::ErrorKind::InvalidInput, message))?;
             let number = list.len();
             let [most, queue] = [most, queue].map(|count| *count as usize);
-            list.push(Bulkhead { number, name, route, most, queue, wait_ms: *wait_ms, memory, bell, holder });
+            list.push(Bulkhead {
+                number,
+                name,
+                route,
+                most,
+                queue,
+                wait_ms: *wait_ms,
+                memory,
+                bell,
+                holder,
+                calls: CallLength::default(),
+            });
         }
         let look_ms = AtomicU64::new(NEVER_MS);
         Ok((!list.is_empty()).then(|| &*Box::leak(Box::new(Bulkheads { list, look_ms }))))
@@ -203,6 +225,30 @@ impl RefusedRequest {
     }
 }
 
+impl Permit {
+    /// Whether its call will keep the thread for long, as those before it did.
+    pub fn expects_long_call(&self) -> bool {
+        self.bulkhead.calls.are_long()
+    }
+
+    /// Its call has kept a thread for this many milliseconds.
+    pub fn note_call(&self, milliseconds: u64) {
+        self.bulkhead.calls.note(milliseconds);
+    }
+}
+
+impl CallLength {
+    fn are_long(&self) -> bool {
+        self.0.load(Relaxed) >= LONG_US
+    }
+
+    fn note(&self, milliseconds: u64) {
+        let mean_us = self.0.load(Relaxed);
+        // Another thread may note a call at the same moment. An average can bear the loss.
+        self.0.store(mean_us - mean_us / WEIGHT + milliseconds.saturating_mul(1000) / WEIGHT, Relaxed);
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.bulkhead.memory.permits().release(self.number) {
@@ -215,5 +261,28 @@ impl Drop for Permit {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.bulkhead.memory.permits().leave(self.place);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_long_after_a_long_one_until_several_were_short() {
+        let calls = CallLength::default();
+        assert!(!calls.are_long());
+        calls.note(500);
+        assert!(calls.are_long());
+        let short = (0..).take_while(|_| {
+            let were_long = calls.are_long();
+            calls.note(0);
+            were_long
+        });
+        assert!((2..30).contains(&short.count()));
+        (0..1000).for_each(|_| calls.note(4));
+        assert!(!calls.are_long(), "a tick of the coarse clock is no long call");
+        (0..20).for_each(|_| calls.note(40));
+        assert!(calls.are_long());
     }
 }

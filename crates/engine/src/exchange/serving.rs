@@ -344,7 +344,17 @@ fn answer<A: App>(
         return resolve(context, outcome, entry, None);
     }
     let (outcome, permit) = match admit(context, &mut request, routed, is_unread) {
-        Entrance::Called(permit) => (call(context, &mut request, &mut entry), permit),
+        Entrance::Called(None) => (call(context, &mut request, &mut entry), None),
+        Entrance::Called(Some(permit)) => {
+            if permit.expects_long_call() {
+                // What waits in this worker meanwhile is moved to others at once.
+                context.worker.companion.expect_long_call();
+            }
+            let began_ms = context.thread.clock.now_ms;
+            let outcome = call(context, &mut request, &mut entry);
+            permit.note_call(context.thread.clock.now_ms.saturating_sub(began_ms));
+            (outcome, Some(permit))
+        }
         Entrance::Answered(answered_by) => {
             entry.answered_by = answered_by;
             (Outcome::Finished, None)

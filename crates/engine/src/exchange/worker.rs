@@ -29,6 +29,7 @@ use crate::logging::identity::IdentityRules;
 use crate::logging::peer_warnings::PeerWarnings;
 use crate::logging::route_groups::RouteGroups;
 use crate::request::body::{BodyLimits, BodyStore};
+use crate::scheduling::handover::Companion;
 use crate::scheduling::held_answers::HeldAnswers;
 use crate::services::SharedServices;
 use crate::sessions::affinity::{Affinity, SessionLinks};
@@ -89,6 +90,8 @@ pub struct Worker {
     pub affinity: Option<&'static Affinity>,
     /// Limits of how many requests are in progress; `None` without `bulkhead`.
     pub bulkheads: Option<&'static Bulkheads>,
+    /// The thread that acts during long calls, as the others see it.
+    pub companion: Companion,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
     /// Which requests are refused because they have waited too long; `None` without `admission`.
@@ -163,6 +166,7 @@ impl Worker {
             requests_elsewhere: 0.into(),
             availability: Availability::default(),
             affinity,
+            companion: Companion::new()?,
             held_answers: Arc::default(),
             admission: Admission::of(&settings, number, row_number, scoreboard),
             settings,

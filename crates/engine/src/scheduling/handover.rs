@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::scheduling::concurrency::{AtomicBool, Doorbell, now_ms};
+use crate::scheduling::concurrency::{AtomicBool, Doorbell, Ordering::Relaxed, Ordering::SeqCst, now_ms};
 
 /// A worker's ends of the queue of connections that need a worker.
 pub struct ConnectionQueue {
@@ -42,6 +42,8 @@ impl Doom {
 /// The companion as seen by the threads of the worker.
 pub struct Companion {
     pub bell: Doorbell,
+    /// A call begins that will be long.
+    expects_long_call: AtomicBool,
     pub(crate) has_begun: AtomicBool,
     pub(crate) has_failed: AtomicBool,
 }
@@ -60,7 +62,21 @@ pub enum Sleep {
 
 impl Companion {
     pub fn new() -> io::Result<Companion> {
-        Ok(Companion { bell: Doorbell::new()?, has_begun: AtomicBool::new(false), has_failed: AtomicBool::new(false) })
+        let [expects_long_call, has_begun, has_failed] = std::array::from_fn(|_| AtomicBool::new(false));
+        Ok(Companion { bell: Doorbell::new()?, expects_long_call, has_begun, has_failed })
+    }
+
+    /// A call is about to begin that will be long, as those before it were: it looks at once, and not when that has shown.
+    pub fn expect_long_call(&self) {
+        if self.has_begun.load(Relaxed) {
+            self.expects_long_call.store(true, SeqCst);
+            self.bell.ring();
+        }
+    }
+
+    /// The companion looks. Returns whether a call is long that has begun since the last look.
+    pub(crate) fn take_expectation(&self) -> bool {
+        self.expects_long_call.load(Relaxed) && self.expects_long_call.swap(false, SeqCst)
     }
 
     /// A connection is about to be attended to.
@@ -81,5 +97,20 @@ impl Companion {
     fn wake(&self, sleep: &mut Sleep) {
         *sleep = Sleep::Awake;
         self.bell.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_call_is_expected_once_and_only_if_there_is_a_companion() {
+        let companion = Companion::new().expect("a descriptor");
+        companion.expect_long_call();
+        assert!(!companion.take_expectation());
+        companion.has_begun.store(true, SeqCst);
+        companion.expect_long_call();
+        assert!(companion.take_expectation() && !companion.take_expectation());
     }
 }
