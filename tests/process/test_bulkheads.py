@@ -536,7 +536,7 @@ def kept_connections(held, count):
 
 @pytest.mark.parametrize("interface", ["gevent", "asgi"])
 def test_the_request_that_has_waited_for_longest_is_called_whatever_its_worker(bulkhead, interface):
-    """A worker that does not wake within 2 ms loses its turn, which a busy machine may cause. So one of several rounds counts."""
+    """A worker that does not wake in time loses its turn, which a busy machine may cause. So one of several rounds counts."""
     held = bulkhead(f"max=1,{LONG}", *INTERFACES[interface])
     clients = kept_connections(held, 4)
 
@@ -754,14 +754,15 @@ def test_requests_that_wait_are_among_those_in_flight(bulkhead, interface):
         wait_until_waiting(held, 2)
         wait_for_phase(held, "/held/upload", "bulkhead")
         assert phases(held) == {"/held/first": "application", "/held/second": "bulkhead", "/held/upload": "bulkhead"}
+        # On a busy machine the upload may be called before the second one.
         held.let_through("first")
-        assert first.finish() == "first"
         held.let_through("second")
-        assert second.finish() == "second"
+        assert first.finish() == "first"
         wait_for_phase(held, "/held/upload", "body")
         client.send(b"hello")
         held.let_through("upload")
         assert client.read_response().text == "upload"
+        assert second.finish() == "second"
 
 
 def test_the_wait_of_a_slow_request_is_not_the_applications(bulkhead):

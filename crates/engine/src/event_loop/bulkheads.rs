@@ -94,8 +94,14 @@ fn give_permits_of<L: Language>(
     now_ms: u64,
 ) {
     let can_begin = |holder: Holder| {
-        let row = shared.scoreboard.row(u32::from(holder.row));
-        row.is_some_and(|row| row.pid.load(Relaxed) == holder.pid && row.waiting.load(Relaxed) == 1)
+        let number = u32::from(holder.row);
+        // A worker that the bell has just woken does not wait any more, and its thread is in no call yet.
+        let has_free_thread = || {
+            let mut slots = shared.scoreboard.slots(number).iter().filter(|slot| slot.thread.load(Relaxed) != 0);
+            slots.any(|slot| slot.began_ms.load(Relaxed) == 0)
+        };
+        let row = shared.scoreboard.row(number).filter(|row| row.pid.load(Relaxed) == holder.pid);
+        row.is_some_and(|row| row.waiting.load(Relaxed) == 1 || has_free_thread())
     };
     let is_embedded = shared.worker.row.is_embedded.load(Relaxed) == 1;
     let mut free = match is_embedded {

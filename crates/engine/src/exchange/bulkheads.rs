@@ -16,7 +16,7 @@ use crate::logging::access_log::complain;
 use crate::scheduling::deadlines::NEVER_MS;
 
 /// Milliseconds for which a free permit is left to a worker whose request has waited for longer. It may have become busy.
-pub const LEFT_TO_OLDER_MS: u64 = 2;
+pub const LEFT_TO_OLDER_MS: u64 = 10;
 
 /// A call that keeps its thread for so many microseconds on average is a long one. It is longer than a tick of the coarse clock.
 const LONG_US: u64 = 5_000;
