@@ -30,8 +30,8 @@ impl ClientLimits {
         self.0.is_empty()
     }
 
-    /// Counts a request of a client with this network ([`crate::Network`]). Returns the answer of the first limit that refuses it.
-    /// A client without an address is not counted.
+    /// Counts a request of a client with this network ([`crate::Network`]). Returns the answer of the first limit that refuses
+    /// it. A client without an address is not counted.
     #[inline]
     pub fn refusal(&self, network: &[u8], path: &[u8], services: &(impl Services + ?Sized)) -> Option<Answer> {
         if network.is_empty() {

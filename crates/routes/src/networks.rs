@@ -12,7 +12,7 @@ const NETWORK_BYTES: usize = 8;
 #[derive(Debug)]
 pub enum Network<'t> {
     Six([u8; NETWORK_BYTES]),
-    /// Of IPv4, the address as a text. A text that is no address stands for itself. Empty: the client has none.
+    /// Of IPv4, the address as a text. Another text stands for itself. Empty: the client has none.
     Text(Cow<'t, [u8]>),
 }
 

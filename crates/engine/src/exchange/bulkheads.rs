@@ -18,7 +18,7 @@ use crate::scheduling::deadlines::NEVER_MS;
 /// Milliseconds for which a free permit is left to a worker whose request has waited for longer. It may have become busy.
 pub const LEFT_TO_OLDER_MS: u64 = 10;
 
-/// A call that keeps its thread for so many microseconds on average is a long one. It is longer than a tick of the coarse clock.
+/// A call that keeps its thread for this many microseconds on average is long. A tick of the coarse clock is shorter.
 const LONG_US: u64 = 5_000;
 
 /// A call counts for this part of the average, as a divisor.
@@ -281,7 +281,7 @@ mod tests {
         });
         assert!((2..30).contains(&short.count()));
         (0..1000).for_each(|_| calls.note(4));
-        assert!(!calls.are_long(), "a tick of the coarse clock is no long call");
+        assert!(!calls.are_long(), "a tick of the coarse clock is shorter");
         (0..20).for_each(|_| calls.note(40));
         assert!(calls.are_long());
     }

@@ -347,7 +347,7 @@ fn answer<A: App>(
         Entrance::Called(None) => (call(context, &mut request, &mut entry), None),
         Entrance::Called(Some(permit)) => {
             if permit.expects_long_call() {
-                // What waits in this worker meanwhile is moved to others at once.
+                // Requests of this worker's other connections go to other workers immediately.
                 context.worker.companion.expect_long_call();
             }
             let began_ms = context.thread.clock.now_ms;

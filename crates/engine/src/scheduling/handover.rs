@@ -66,7 +66,7 @@ impl Companion {
         Ok(Companion { bell: Doorbell::new()?, expects_long_call, has_begun, has_failed })
     }
 
-    /// A call is about to begin that will be long, as those before it were: it looks at once, and not when that has shown.
+    /// A call is about to begin that will be long, as those before it were. The companion looks immediately.
     pub fn expect_long_call(&self) {
         if self.has_begun.load(Relaxed) {
             self.expects_long_call.store(true, SeqCst);
