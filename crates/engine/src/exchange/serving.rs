@@ -339,32 +339,55 @@ fn answer<A: App>(
         slot: context.thread.slot,
         log_facts: LogFacts::default(),
     };
-    if !context.worker.may_withhold {
-        let outcome = call(context, &mut request, &mut entry);
-        return resolve(context, outcome, entry, None);
-    }
-    let (outcome, permit) = match admit(context, &mut request, routed, is_unread) {
-        Entrance::Called(None) => (call(context, &mut request, &mut entry), None),
+    let Called { outcome, permit } = match context.worker.may_withhold {
+        false => Called { outcome: call(context, &mut request, &mut entry), permit: None },
+        true => match call_if_admitted(context, &mut request, &mut entry, routed, is_unread) {
+            Ok(called) => called,
+            Err(passage) => return Served::Passed(passage),
+        },
+    };
+    resolve(context, outcome, entry, permit)
+}
+
+/// A request that was called, or that needs no call.
+struct Called<Pending> {
+    outcome: Outcome<Pending>,
+    permit: Option<Permit>,
+}
+
+/// Calls the application if the request is admitted now.
+///
+/// # Errors
+/// The application is called later.
+#[inline(never)]
+fn call_if_admitted<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &mut Request<'_, A::Memo>,
+    entry: &mut LogEntry<'_>,
+    routed: Option<&Routed>,
+    is_unread: bool,
+) -> Result<Called<A::Pending>, Box<Passage>> {
+    match admit(context, request, routed, is_unread) {
+        Entrance::Called(None) => Ok(Called { outcome: call(context, request, entry), permit: None }),
         Entrance::Called(Some(permit)) => {
             if permit.expects_long_call() {
                 // Requests of this worker's other connections go to other workers immediately.
                 context.worker.companion.expect_long_call();
             }
             let began_ms = context.thread.clock.now_ms;
-            let outcome = call(context, &mut request, &mut entry);
+            let outcome = call(context, request, entry);
             permit.note_call(context.thread.clock.now_ms.saturating_sub(began_ms));
-            (outcome, Some(permit))
+            Ok(Called { outcome, permit: Some(permit) })
         }
         Entrance::Answered(answered_by) => {
             entry.answered_by = answered_by;
-            (Outcome::Finished, None)
+            Ok(Called { outcome: Outcome::Finished, permit: None })
         }
         Entrance::Later(mut passage) => {
-            passage.identity = request.identity;
-            return Served::Passed(passage);
+            passage.identity = request.identity.take();
+            Err(passage)
         }
-    };
-    resolve(context, outcome, entry, permit)
+    }
 }
 
 /// What happens to a valid request.
@@ -378,7 +401,6 @@ enum Entrance {
 }
 
 /// Decides whether the application is called now.
-#[inline(never)]
 fn admit<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
