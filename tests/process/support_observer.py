@@ -14,6 +14,8 @@ class Observer:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def __enter__(self):
+        # On a busy machine the thread may begin to look when a worker has been replaced already.
+        self._look_once()
         self._thread.start()
         return self
 
