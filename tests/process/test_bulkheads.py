@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from support.client import Closed
@@ -765,12 +766,49 @@ def test_requests_that_wait_are_among_those_in_flight(bulkhead, interface):
         assert second.finish() == "second"
 
 
+def companions_ticks(held):
+    """The CPU time of all companions, in clock ticks."""
+    ticks = 0
+    for worker in instance_workers(held):
+        for stat in Path(f"/proc/{worker}/task").glob("*/stat"):
+            name, numbers = stat.read_text().rsplit(")", 1)
+            if name.endswith("(companion"):
+                ticks += sum(map(int, numbers.split()[11:13]))
+    return ticks
+
+
+def instance_workers(held):
+    command = [*program(), "status", "--json", str(held.server.process.pid)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=True)
+    return [worker["pid"] for worker in json.loads(done.stdout)["workers"]]
+
+
+def pause(seconds):
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > until, f"{seconds} s")
+
+
+def test_no_cpu_time_is_used_beside_long_calls_that_follow_each_other(bulkhead):
+    held = bulkhead(f"max=2,{LONG}", "processes = 4", route="^/slow")
+    with contextlib.ExitStack() as stack:
+        # Workers have a companion when they have two connections.
+        for _ in range(16):
+            stack.enter_context(held.connect())
+        before = companions_ticks(held)
+        clients = [stack.enter_context(held.server.connect()) for _ in range(12)]
+        for client in clients:
+            client.send(get("/slow/200"))
+        for client in clients:
+            assert client.read_response().status == 200
+        # The calls take 1.2 s. A thread that does not rest uses 120 ticks in that time, and one that looks each millisecond about 2.
+        assert companions_ticks(held) - before < 20
+
+
 def test_the_wait_of_a_slow_request_is_not_the_applications(bulkhead):
     held = bulkhead(f"max=1,{LONG}", "processes = 2\nslow-request = 100")
     first = held.hold("first")
     second = send_waiting(held, "second", 1)
-    until = time.monotonic() + 0.5
-    wait_until(lambda: time.monotonic() > until, "a slow request")
+    pause(0.5)
     held.let_through("second")
     held.let_through("first")
     assert (first.finish(), second.finish()) == ("first", "second")

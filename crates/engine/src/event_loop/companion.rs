@@ -391,5 +391,6 @@ impl<L: Language> Shared<L> {
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
+        self.worker.companion.bell.clear();
     }
 }
