@@ -1,6 +1,6 @@
 """Like ``held.py``, for applications that do not block their worker: ``asgi`` waits in its loop, ``greenlets`` in gevent's hub.
-Both read the whole body first, and ``asgi`` waits for the end of a WebSocket. The body of ``/held-stream/GATE`` has no end: they
-print a line when its client has left, and wait at the gate then.
+Both read the whole body first, and ``asgi`` waits for the end of a WebSocket. The body of ``/held-stream/GATE`` does not
+end. They print a line when its client has left, and wait at the gate then.
 """
 
 import asyncio

@@ -39,7 +39,7 @@ ONE_WORKER = {"threads": ("threads = 3", "wsgi"), "gevent": ("gevent = 20", "gre
 ALL = "^/held"
 NOT_BUSY = "^/held/[^b]"
 
-#: Configurations of which one worker has no free thread while the calls `first` and `busy` are held.
+#: Configurations in which all threads of one worker are busy while the calls `first` and `busy` are held.
 NO_THREAD_FREE = {"processes": "processes = 2", "threads": "threads = 2"}
 #: No test waits that long.
 LONG = "wait=500s"
@@ -800,7 +800,7 @@ def test_no_cpu_time_is_used_beside_long_calls_that_follow_each_other(bulkhead):
             client.send(get("/slow/200"))
         for client in clients:
             assert client.read_response().status == 200
-        # The calls take 1.2 s. A thread that does not rest uses 120 ticks in that time, and one that looks each millisecond about 2.
+        # The calls take 1.2 s. A thread that does not rest uses 120 ticks in that time.
         assert companions_ticks(held) - before < 20
 
 

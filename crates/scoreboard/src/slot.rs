@@ -67,7 +67,7 @@ pub enum Phase {
     Body,
     /// The client has to read bytes of the answer.
     Sending,
-    /// Its bulkhead has no permit for it.
+    /// It waits for a permit of its bulkhead.
     Bulkhead,
 }
 

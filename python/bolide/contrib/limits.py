@@ -47,7 +47,7 @@ class SharedCacheStorage(Storage, SlidingWindowCounterSupport, TimestampedSlidin
     def incr(self, key, expiry, amount=1, elastic_expiry=False):
         # limits 4, the last one for Python 3.9, names `elastic_expiry` in every call, and 5 never.
         if elastic_expiry:
-            raise NotImplementedError("bolide:// has no strategy `fixed-window-elastic-expiry`: use `sliding-window-counter`")
+            raise NotImplementedError("bolide:// does not support `fixed-window-elastic-expiry`: use `sliding-window-counter`")
         counted = self._count(key, amount, expiry)
         # A cache that is full (without `purge_lru`) does not count new clients, so that others do not lock them out.
         return amount if counted is None else counted

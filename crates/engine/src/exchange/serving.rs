@@ -349,7 +349,7 @@ fn answer<A: App>(
     resolve(context, outcome, entry, permit)
 }
 
-/// A request that was called, or that needs no call.
+/// The outcome of a request, and the permit that its call had.
 struct Called<Pending> {
     outcome: Outcome<Pending>,
     permit: Option<Permit>,
