@@ -1,5 +1,5 @@
-//! The answers to requests that are refused: by `admission`, because they have waited too long, and by their bulkhead. It does not
-//! decide which requests these are, and does not know about sockets. The threads that would begin the request run it, and the
+//! The answers to requests that are refused: by `admission`, because they have waited too long, and by their bulkhead. It does
+//! not decide which requests these are, and does not know about sockets. The threads that would begin the request run it, and the
 //! companion for requests that wait for a permit.
 
 use bolide_protocol::session::{HeadEvent, RequestHead};
