@@ -23,6 +23,9 @@ const MIN_PAUSE_MS: u64 = 5;
 const MAX_STACK_MS: u64 = 50;
 const STACK_LOOK_MS: u64 = 1;
 
+/// Looks without a sign of the signal after which its handler has ended.
+const LOOKS_AFTER_STACK: u32 = 3;
+
 /// A loop that stays blocked is reported again after this many milliseconds.
 const AGAIN_MS: u64 = 30_000;
 
@@ -106,7 +109,10 @@ fn wait_for_stack(thread: u32) {
         };
         ["SigPnd:", "SigBlk:"].into_iter().any(|name| of_field(name).is_some_and(|signals| signals & bit != 0))
     };
-    while is_under_way() && now_ms() < until_ms {
+    // Between the two the kernel shows neither for a moment, in which a busy machine may run other threads.
+    let mut looks_after = 0;
+    while looks_after < LOOKS_AFTER_STACK && now_ms() < until_ms {
+        looks_after = if is_under_way() { 0 } else { looks_after + 1 };
         std::thread::sleep(Duration::from_millis(STACK_LOOK_MS));
     }
 }
