@@ -95,10 +95,22 @@ impl Permits<'_> {
         self.marks.iter().any(|marks| marks.load(Relaxed) != 0)
     }
 
-    /// The workers in which a request has waited for longer than one that waits since this time.
-    pub fn older(&self, since_ms: u64, now_ms: u64) -> impl Iterator<Item = Holder> {
-        let age_ms = now_ms.wrapping_sub(since_ms) & TIME_MASK;
-        self.waiting_words().filter(move |word| now_ms.wrapping_sub(*word) & TIME_MASK > age_ms).filter_map(Holder::of)
+    /// The workers in which requests wait, each with the milliseconds that its first one has waited for.
+    pub fn longest_waits(&self, now_ms: u64) -> Vec<(Holder, u64)> {
+        let mut found: Vec<(Holder, u64)> = Vec::new();
+        for word in self.waiting_words() {
+            let waited_ms = now_ms.wrapping_sub(word) & TIME_MASK;
+            match found.iter_mut().find(|(holder, _)| holder.has(word)) {
+                Some((_, longest_ms)) => *longest_ms = waited_ms.max(*longest_ms),
+                None => found.extend(Holder::of(word).map(|holder| (holder, waited_ms))),
+            }
+        }
+        found
+    }
+
+    /// The number of permits that a worker has.
+    pub fn held_by(&self, holder: Holder) -> usize {
+        self.permits.iter().filter(|permit| holder.has(permit.load(Relaxed))).count()
     }
 
     /// Frees everything that a worker holds, which has exited. Returns whether a request waits that must be woken.
@@ -198,16 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn those_that_have_waited_longer_are_found_also_when_the_time_wraps() {
-        let words = Words::new(1, 4);
+    fn the_longest_wait_of_each_worker_is_found_also_when_the_time_wraps() {
+        let words = Words::new(1, 8);
         let permits = words.permits();
         let wraps_ms = TIME_MASK + 1;
-        permits.wait(4, holder(1), wraps_ms - 10);
-        permits.wait(4, holder(2), wraps_ms + 10);
-        let older = |since_ms| permits.older(since_ms, wraps_ms + 50).collect::<Vec<Holder>>();
-        assert_eq!(older(wraps_ms - 10), []);
-        assert_eq!(older(wraps_ms), [holder(1)]);
-        assert_eq!(older(wraps_ms + 20).len(), 2);
+        assert_eq!(permits.longest_waits(wraps_ms), []);
+        for (row, since_ms) in [(2, wraps_ms + 10), (1, wraps_ms + 20), (1, wraps_ms - 10), (1, wraps_ms + 5)] {
+            permits.wait(8, holder(row), since_ms).expect("a place");
+        }
+        let mut found = permits.longest_waits(wraps_ms + 50);
+        found.sort_unstable_by_key(|(holder, _)| holder.row);
+        assert_eq!(found, [(holder(1), 60), (holder(2), 40)]);
     }
 
     #[test]
@@ -221,6 +234,7 @@ mod tests {
         }
         assert!(permits.free(dead), "another one waits");
         assert_eq!((permits.taken(), permits.waiting()), (1, 1));
-        assert_eq!(permits.older(10, 10).collect::<Vec<Holder>>(), [next]);
+        assert_eq!(permits.longest_waits(10), [(next, 1)]);
+        assert_eq!((permits.held_by(dead), permits.held_by(next)), (0, 1));
     }
 }

@@ -1,5 +1,6 @@
 //! Requests that wait for a permit of their bulkhead. Each worker knows its own, in the order in which they came. A permit that
-//! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it.
+//! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it. A worker
+//! that would use its last thread comes after those that would not, because that thread serves the other routes.
 //!
 //! While all threads of a worker are in calls, its companion ends the waits that are over. It does not know about requests. The
 //! threads that attend to connections run it with the table locked, and so does the companion.
@@ -18,10 +19,10 @@ use crate::scheduling::clock::Clock;
 use crate::scheduling::connections::Key;
 use crate::scheduling::waiting_requests::WaitingRequests;
 
-/// Whether a free permit is left to a worker whose request has waited for longer.
+/// Whether a free permit is left to another worker whose request comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OlderFirst {
-    Yes,
+enum Order {
+    Kept,
     /// It was left, and is still free: that worker is busy, or its settings allow fewer requests.
     TimeIsOver,
 }
@@ -67,13 +68,13 @@ pub(crate) fn note_waiting<L: Language>(
         // If the next call is long, it must end the wait.
         shared.call_companion(state);
     }
-    give_permits_of(shared, bulkhead, state, OlderFirst::Yes, now_ms);
+    give_permits_of(shared, bulkhead, state, Order::Kept, now_ms);
 }
 
 /// A permit was given back: takes those that are free for requests of this worker, as many as it can begin.
 pub(crate) fn give_permits<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
     for bulkhead in shared.worker.bulkheads.into_iter().flat_map(|bulkheads| bulkheads.list()) {
-        give_permits_of(shared, bulkhead, state, OlderFirst::Yes, now_ms);
+        give_permits_of(shared, bulkhead, state, Order::Kept, now_ms);
     }
 }
 
@@ -82,7 +83,7 @@ pub(crate) fn give_left_permits<L: Language>(shared: &Shared<L>, state: &mut Lea
     let Some(bulkheads) = shared.worker.bulkheads.filter(|bulkheads| bulkheads.look_ms() <= now_ms) else { return };
     bulkheads.note_look();
     for bulkhead in bulkheads.list() {
-        give_permits_of(shared, bulkhead, state, OlderFirst::TimeIsOver, now_ms);
+        give_permits_of(shared, bulkhead, state, Order::TimeIsOver, now_ms);
     }
 }
 
@@ -90,17 +91,17 @@ fn give_permits_of<L: Language>(
     shared: &Shared<L>,
     bulkhead: &'static Bulkhead,
     state: &mut LeaderState<L::App>,
-    turn: OlderFirst,
+    order: Order,
     now_ms: u64,
 ) {
+    let threads = |holder: Holder| {
+        let slots = shared.scoreboard.slots(u32::from(holder.row)).iter();
+        slots.filter(|slot| slot.thread.load(Relaxed) != 0)
+    };
     let can_begin = |holder: Holder| {
-        let number = u32::from(holder.row);
         // A worker that the bell has just woken does not wait any more, and its thread is in no call yet.
-        let has_free_thread = || {
-            let mut slots = shared.scoreboard.slots(number).iter().filter(|slot| slot.thread.load(Relaxed) != 0);
-            slots.any(|slot| slot.began_ms.load(Relaxed) == 0)
-        };
-        let row = shared.scoreboard.row(number).filter(|row| row.pid.load(Relaxed) == holder.pid);
+        let has_free_thread = || threads(holder).any(|slot| slot.began_ms.load(Relaxed) == 0);
+        let row = shared.scoreboard.row(u32::from(holder.row)).filter(|row| row.pid.load(Relaxed) == holder.pid);
         row.is_some_and(|row| row.waiting.load(Relaxed) == 1 || has_free_thread())
     };
     let is_embedded = shared.worker.row.is_embedded.load(Relaxed) == 1;
@@ -114,7 +115,7 @@ fn give_permits_of<L: Language>(
             Some(First::Away) => return,
             None => return leave_bell(shared, bulkhead, state),
         };
-        if turn == OlderFirst::Yes && bulkhead.is_left_to_older(since_ms, now_ms, can_begin) {
+        if order == Order::Kept && bulkhead.is_left(since_ms, now_ms, can_begin, |holder| threads(holder).count()) {
             return shared.worker.bulkheads.into_iter().for_each(|bulkheads| bulkheads.look_again(now_ms));
         }
         let Some(permit) = bulkhead.take() else { return };

@@ -4,6 +4,7 @@
 //!
 //! It does not know connections: those keep the head of a request that waits. Worker threads run it.
 
+use std::cmp::Reverse;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,8 +16,8 @@ use bolide_scoreboard::bulkheads::{BulkheadMemory, Holder, Refused};
 use crate::logging::access_log::complain;
 use crate::scheduling::deadlines::NEVER_MS;
 
-/// Milliseconds for which a free permit is left to a worker whose request has waited for longer. It may have become busy.
-pub const LEFT_TO_OLDER_MS: u64 = 10;
+/// Milliseconds for which a free permit is left to a request of another worker, which may have become busy.
+pub const LEFT_MS: u64 = 10;
 
 /// A call that keeps its thread for this many microseconds on average is long. A tick of the coarse clock is shorter.
 const LONG_US: u64 = 5_000;
@@ -147,7 +148,7 @@ impl Bulkheads {
 
     /// A free permit was left to another worker.
     pub fn look_again(&self, now_ms: u64) {
-        self.look_ms.fetch_min(now_ms + LEFT_TO_OLDER_MS, Relaxed);
+        self.look_ms.fetch_min(now_ms + LEFT_MS, Relaxed);
     }
 
     /// When to look for permits again, in monotonic milliseconds; [`NEVER_MS`] if nothing was left to another worker.
@@ -183,10 +184,23 @@ impl Bulkhead {
         Some(Permit { bulkhead: self, number })
     }
 
-    /// Whether a request in another worker has waited for longer than one that waits since this time, and that worker can begin
-    /// it.
-    pub fn is_left_to_older(&self, since_ms: u64, now_ms: u64, can_begin: impl Fn(Holder) -> bool) -> bool {
-        self.memory.permits().older(since_ms, now_ms).any(|holder| holder != self.holder && can_begin(holder))
+    /// Whether a permit is left to another worker, rather than taken for a request of this one that waits since this time. The
+    /// other one can begin a request that has waited for longer, or it keeps a thread for other routes and this one would not.
+    pub fn is_left(
+        &self,
+        since_ms: u64,
+        now_ms: u64,
+        can_begin: impl Fn(Holder) -> bool,
+        threads: impl Fn(Holder) -> usize,
+    ) -> bool {
+        let permits = self.memory.permits();
+        let rank = |holder, waited_ms| {
+            let uses_last_thread = permits.held_by(holder) + 1 >= threads(holder);
+            (uses_last_thread, Reverse(waited_ms))
+        };
+        let own = rank(self.holder, now_ms.saturating_sub(since_ms));
+        let waits = permits.longest_waits(now_ms).into_iter().filter(|(holder, _)| *holder != self.holder);
+        waits.into_iter().any(|(holder, waited_ms)| can_begin(holder) && rank(holder, waited_ms) < own)
     }
 
     pub fn bell(&self) -> BorrowedFd<'_> {
