@@ -10,6 +10,7 @@ pub mod bulkheads;
 pub mod cancelling;
 pub mod context;
 pub mod dispatch;
+mod entrance;
 pub mod finishing;
 pub mod health;
 pub mod https_redirect;

@@ -259,6 +259,8 @@ impl<A: App> Connection<A> {
         }
     }
 
+    /// Inlined for the same reason.
+    #[inline(always)]
     pub(super) fn serve(
         &mut self,
         head: &HeadEvent,

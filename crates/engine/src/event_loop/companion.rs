@@ -158,7 +158,7 @@ impl<L: Language> Shared<L> {
         self.companion_thread.note_thread();
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
-        let (mut before, mut was_expected) = (None, false);
+        let mut before = None;
         let mut checks = self.worker.answers_checks().then(Checks::new);
         // Requests in another event loop do not wait for a thread.
         let is_embedded = self.worker.row.is_embedded.load(Relaxed) == 1;
@@ -167,11 +167,10 @@ impl<L: Language> Shared<L> {
         let mut events = [EpollEvent::empty(); EVENTS];
         let mut idle_looks = 0;
         while !self.companion_thread.is_called_off() {
-            let calls = self.calls();
-            // A call that is expected to be long may begin a moment after the bell, so the expectation holds for two looks.
+            // Taken first: a call rings once it shows in its slot.
             let is_expected = self.worker.companion.take_expectation();
-            let is_lasting = calls.is_some() && (calls == before || is_expected || was_expected);
-            was_expected = is_expected && calls.is_none();
+            let calls = self.calls();
+            let is_lasting = calls.is_some() && (calls == before || is_expected);
             idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
             before = calls;
             if let Some(checks) = &mut checks {

@@ -14,13 +14,25 @@ use crate::request::LogFacts;
 use crate::response::Terms;
 use crate::scheduling::clock::precise_us;
 
-/// Begins the response, unless the request was answered while it waited; `may_keep` is whether the client keeps the connection
-/// open.
+/// Begins the response, unless the request was answered while it waited.
+#[inline(always)]
+pub fn begin_once<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+    match &context.passage {
+        None => begin(context, wire, head_only, may_keep),
+        Some(passage) if passage.is_answered() => {}
+        Some(_) => begin_again(context, wire, head_only, may_keep),
+    }
+}
+
+/// The answer of a request that has waited begins when it is called.
+#[inline(never)]
+fn begin_again<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
+    begin(context, wire, head_only, may_keep);
+}
+
+/// Begins the response; `may_keep` is whether the client keeps the connection open.
 #[inline(always)]
 pub fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
-    if context.passage.as_ref().is_some_and(|passage| passage.is_answered()) {
-        return;
-    }
     let keep_alive = may_go_on(context) && may_keep && context.worker.settings.limits.keepalive_ms > 0;
     let thread = &mut *context.thread;
     let terms = Terms {

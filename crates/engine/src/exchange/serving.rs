@@ -16,31 +16,29 @@ use bolide_protocol::session::RequestHead;
 use bolide_protocol::variables::VariableFacts;
 use bolide_protocol::{Fault, Span};
 use bolide_routes::{Network, Values};
-use bolide_scoreboard::{Cancelled, add};
+use bolide_scoreboard::add;
 
-use super::beginning::{begin, log_entry};
+use super::beginning::{begin_once, log_entry};
 use super::finishing::{finish_kept, finish_line};
 use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
 use crate::answer::Answer;
 use crate::app::{App, Outcome};
-use crate::exchange::bulkheads::{BulkheadVerdict, Permit};
+use crate::exchange::bulkheads::Permit;
 use crate::exchange::cancelling::ends_before_call;
 use crate::exchange::context::{ExchangeContext, ThreadContext};
-use crate::exchange::dispatch::serve_directly;
+use crate::exchange::entrance::{Entrance, admit};
 use crate::exchange::health::{answer_check, is_check};
 use crate::exchange::passage::Passage;
-use crate::exchange::refusing::refuse_for_bulkhead;
 use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
 use crate::logging::log_line::Texts;
 use crate::logging::waiting;
-use crate::request::body::Body;
 use crate::request::websocket::{self, Handshake};
-use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, VariablesRequest};
-use crate::response::{Progress, ResponseWriter, end_cancelled};
+use crate::request::{HeaderMemory, HttpRequest, LogFacts, Parts, Request, RequestParts, SharedIdentity, VariablesRequest};
+use crate::response::{Progress, ResponseWriter};
 use crate::scheduling::clock::precise_us;
 use crate::scheduling::phases::Moment;
 
@@ -91,8 +89,9 @@ fn serve_http<A: App>(
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
+    let has_passed = context.passage.is_some();
     let waited_us = match worker.reads_start && context.client.is_trusted() {
-        true if context.passage.is_none() => waiting::note_field(context.thread.meters, &fields, header_bytes),
+        true if !has_passed => waiting::note_field(context.thread.meters, &fields, header_bytes),
         _ => None,
     };
     // A block that was read before has no fields here.
@@ -101,7 +100,7 @@ fn serve_http<A: App>(
         true => repeats_start(line, header_bytes, worker),
     });
     let wire = if line.version == Version::Http10 { Wire::Http10 } else { wire };
-    begin(context, wire, method == b"HEAD", facts.keep_alive);
+    begin_once(context, wire, method == b"HEAD", facts.keep_alive);
     note_waited(&mut context.writer, waited_us);
     let (client, script_name, listener) = (context.client, script_name(context), context.listener);
     let (request_uri, query, read) = (&*uri, target.query.of(target_bytes), &source);
@@ -121,17 +120,12 @@ fn serve_http<A: App>(
         listener: worker.listeners.get(listener),
         worker: worker.number,
     };
-    // The decisions of rules are large, so they stay where they are made.
-    let mut decided = match &mut context.passage {
-        None => worker.rules.and_then(|rules| {
-            let limited = move || (client.peer().network(), path.into());
-            decide_by_rules(context, rules, limited, values)
-        }),
-        Some(passage) => passage.resume(&mut context.writer),
+    // What the rules have decided is large, so it stays where it is made.
+    let mut found = match worker.sees_requests || has_passed {
+        false => Findings::default(),
+        true => see(context, move || (client.peer().network(), path.into()), values),
     };
-    let routed = decided.as_ref();
-    let identity = context.identity(values);
-    let noted = noted(worker, routed, values);
+    let routed = found.decided.as_ref();
     let or = |name: &[u8], before| routed.map_or(before, |routed| routed.or(name, before));
     let parts = RequestParts(Parts::Http(HttpRequest {
         method: or(b"REQUEST_METHOD", method),
@@ -154,14 +148,14 @@ fn serve_http<A: App>(
         protocol: line.version.name().as_bytes(),
         address: or(b"REMOTE_ADDR", context.client.log_address()),
         user: or(b"REMOTE_USER", b""),
-        noted,
-        identity,
+        noted: found.noted,
+        identity: found.identity,
         ..log_entry(context)
     };
     let served = answer(context, parts, entry, routed, (source, handshake));
     context.thread.parts.fields = fields;
     context.thread.path = decoded;
-    Ok(served.with_rules(&mut decided))
+    Ok(served.with_rules(&mut found.decided))
 }
 
 fn serve_variables<A: App>(
@@ -176,17 +170,12 @@ fn serve_variables<A: App>(
         let host = variables.iter().rfind(|variable| variable.name.of(bytes) == b"HTTP_HOST");
         names.check(host.map_or(b"", |host| host.value.of(bytes)))?;
     }
-    begin(context, wire, facts.head_request, keep_alive);
+    begin_once(context, wire, facts.head_request, keep_alive);
     let count = variables.len();
     let has_passed = context.passage.is_some();
     let values = VariableValues { bytes, variables: &variables, worker: worker.number };
-    let mut routed = match &mut context.passage {
-        None => worker.rules.and_then(|rules| {
-            let limited = || (values.network(), values.value(b"PATH_INFO").unwrap_or_default());
-            decide_by_rules(context, rules, limited, move || values)
-        }),
-        Some(passage) => passage.resume(&mut context.writer),
-    };
+    let limited = || (values.network(), values.value(b"PATH_INFO").unwrap_or_default());
+    let mut routed = decide(context, limited, move || values);
     let raw_uri = facts.uri.map_or(&b""[..], |span| span.of(bytes));
     let changed;
     let (mut facts, mut bytes) = (*facts, bytes);
@@ -275,14 +264,37 @@ fn handshake_of_fields<A: App>(
     Ok(handshake)
 }
 
-/// Counts the request in the limits that come before the rules, and walks these. `None`: it passes, and there are only limits.
+/// What rules, identities and the log format find in a request.
+#[derive(Default)]
+struct Findings {
+    decided: Option<Routed>,
+    identity: SharedIdentity,
+    noted: NotedValues,
+}
+
+/// Not inlined, because the values would be gathered even for requests of which nothing is needed.
 #[inline(never)]
-fn decide_by_rules<'r, A: App, V: Values>(
+fn see<'r, A: App, V: Values>(
     context: &mut ExchangeContext<'_, A>,
-    rules: &'static Rules,
+    limited: impl FnOnce() -> (Network<'r>, Cow<'r, [u8]>),
+    values: impl Fn() -> V,
+) -> Findings {
+    let decided = decide(context, limited, &values);
+    let identity = context.identity(&values);
+    let noted = noted(context.worker, decided.as_ref(), values);
+    Findings { decided, identity, noted }
+}
+
+/// Has the rules decide, unless they have before the request waited. `None`: there are none but limits, and it passes them.
+fn decide<'r, A: App, V: Values>(
+    context: &mut ExchangeContext<'_, A>,
     limited: impl FnOnce() -> (Network<'r>, Cow<'r, [u8]>),
     values: impl FnOnce() -> V,
 ) -> Option<Routed> {
+    if let Some(passage) = &mut context.passage {
+        return passage.resume(&mut context.writer);
+    }
+    let rules = context.worker.rules?;
     match rules.refusal(limited) {
         None if !rules.needs_walk() => None,
         None => Some(walk(context, rules, values())),
@@ -340,7 +352,7 @@ fn answer<A: App>(
         log_facts: LogFacts::default(),
     };
     let Called { outcome, permit } = match context.worker.may_withhold {
-        false => Called { outcome: call(context, &mut request, &mut entry), permit: None },
+        false => Called { outcome: call(context, &mut request, &mut entry, None), permit: None },
         true => match call_if_admitted(context, &mut request, &mut entry, routed, is_unread) {
             Ok(called) => called,
             Err(passage) => return Served::Passed(passage),
@@ -368,15 +380,9 @@ fn call_if_admitted<A: App>(
     is_unread: bool,
 ) -> Result<Called<A::Pending>, Box<Passage>> {
     match admit(context, request, routed, is_unread) {
-        Entrance::Called(None) => Ok(Called { outcome: call(context, request, entry), permit: None }),
+        Entrance::Called(None) => Ok(Called { outcome: call(context, request, entry, None), permit: None }),
         Entrance::Called(Some(permit)) => {
-            if permit.expects_long_call() {
-                // Requests of this worker's other connections go to other workers immediately.
-                context.worker.companion.expect_long_call();
-            }
-            let began_ms = context.thread.clock.now_ms;
-            let outcome = call(context, request, entry);
-            permit.note_call(context.thread.clock.now_ms.saturating_sub(began_ms));
+            let outcome = call(context, request, entry, Some(&permit));
             Ok(Called { outcome, permit: Some(permit) })
         }
         Entrance::Answered(answered_by) => {
@@ -390,77 +396,12 @@ fn call_if_admitted<A: App>(
     }
 }
 
-/// What happens to a valid request.
-enum Entrance {
-    /// The application is called, with the permit of its bulkhead.
-    Called(Option<Permit>),
-    /// The server has answered it, or its client has left.
-    Answered(AnsweredBy),
-    /// The application is called when its body is here, or when it gets a permit.
-    Later(Box<Passage>),
-}
-
-/// Decides whether the application is called now.
-fn admit<A: App>(
-    context: &mut ExchangeContext<'_, A>,
-    request: &mut Request<'_, A::Memo>,
-    routed: Option<&Routed>,
-    is_unread: bool,
-) -> Entrance {
-    let bulkhead = match context.passage.take() {
-        // Neither a rule nor a file answers it, as was found before its body was read, or before it waited.
-        Some(passage) => passage.bulkhead,
-        None => {
-            if context.worker.has_own_answers
-                && let Some(answered_by) = serve_directly(context, request, routed.and_then(Routed::verdict))
-            {
-                return Entrance::Answered(answered_by);
-            }
-            match context.worker.bulkheads {
-                None => BulkheadVerdict::Free,
-                Some(bulkheads) => bulkheads.admit(path_of(request), context.thread.clock.now_ms),
-            }
-        }
-    };
-    match bulkhead {
-        verdict @ (BulkheadVerdict::Free | BulkheadVerdict::Permitted(_)) if is_unread => pass(context, verdict, Body::Empty),
-        BulkheadVerdict::Free => Entrance::Called(None),
-        BulkheadVerdict::Permitted(permit) => Entrance::Called(Some(permit)),
-        verdict @ BulkheadVerdict::Waits(_) => pass(context, verdict, std::mem::take(&mut request.body)),
-        BulkheadVerdict::Refused(refused) => {
-            refuse_for_bulkhead(&refused, context.worker, context.thread.clock.now_ms, &mut context.writer);
-            Entrance::Answered(AnsweredBy::Route)
-        }
-        BulkheadVerdict::Answered => Entrance::Answered(AnsweredBy::Route),
-        BulkheadVerdict::Left => {
-            end_cancelled(&mut context.writer, Cancelled::Waiting);
-            Entrance::Answered(AnsweredBy::Application)
-        }
-    }
-}
-
-/// The path for which a request looks for its bulkhead.
-fn path_of<'a, Memo>(request: &'a Request<'_, Memo>) -> &'a [u8] {
-    match &request.parts.0 {
-        Parts::Http(http) => http.path,
-        Parts::Variables(variables) => {
-            let paths = variables.pairs().filter(|(name, _)| *name == b"PATH_INFO");
-            paths.last().map_or(&b""[..], |(_, path)| path)
-        }
-    }
-}
-
-/// The application is called later. The answer that has begun gives its buffers back.
-fn pass<A: App>(context: &mut ExchangeContext<'_, A>, bulkhead: BulkheadVerdict, body: Body) -> Entrance {
-    let changes = context.writer.take_changes();
-    context.thread.buffers.keep(context.writer.end());
-    Entrance::Later(Box::new(Passage::of(changes, context.start, bulkhead, body)))
-}
-
+/// Calls the application. A request with a permit teaches its bulkhead how long its calls are.
 fn call<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &mut Request<'_, A::Memo>,
     entry: &mut LogEntry<'_>,
+    permit: Option<&Permit>,
 ) -> Outcome<A::Pending> {
     if context.worker.may_cancel && ends_before_call(context, request.handshake.is_some()) {
         return Outcome::Finished;
@@ -474,8 +415,9 @@ fn call<A: App>(
     if let Some(identity) = &entry.identity {
         slot.identify(identity.id.as_bytes());
     }
+    let began_ms = context.thread.clock.now_ms;
     let number = match context.thread.awaited {
-        0 => slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]),
+        0 => slot.begin(began_ms, &[entry.method, b" ", entry.uri]),
         _ => recorded_before(context.thread, entry),
     };
     entry.recorded = Some((slot, number));
@@ -484,11 +426,19 @@ fn call<A: App>(
     }
     context.writer.notes.note_time(Moment::Called);
     let served_from_us = context.worker.admission.as_ref().map(|admission| (admission, precise_us()));
+    if permit.is_some_and(Permit::expects_long_call) {
+        // Requests of this worker's other connections go to other workers immediately if all of its threads are in calls, which
+        // shows only now that this call has begun.
+        context.worker.companion.expect_long_call();
+    }
     let outcome = context.app.enter().call(request, &mut Answer::of(&mut context.writer));
     slot.leave();
     note_return(&outcome, &mut context.writer);
     // Times that are set from here on start now, even if the application took long.
     context.thread.clock.tick();
+    if let Some(permit) = permit {
+        permit.note_call(context.thread.clock.now_ms.saturating_sub(began_ms));
+    }
     if let Some((admission, from_us)) = served_from_us
         && !matches!(outcome, Outcome::Ongoing(_))
     {

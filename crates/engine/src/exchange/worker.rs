@@ -50,12 +50,14 @@ pub struct Worker {
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     pub clients: ClientRules,
-    /// Routes, header fields, compression; `None` if nothing of them is configured, so that it costs one branch.
+    /// Routes, header fields, compression; `None` if nothing of them is configured.
     pub rules: Option<&'static Rules>,
     /// What requests are identified by; `None`: they are not.
     pub identity: Option<IdentityRules>,
     /// The format of request lines.
     pub line_style: &'static LineStyle,
+    /// Rules, identities or the format of request lines need something of a request. Otherwise it costs one branch.
+    pub sees_requests: bool,
     /// Static files; `None` if none are configured.
     pub files: Option<&'static Files>,
     /// Some requests are answered without the application: by routes, with files, with redirects to HTTPS, or at
@@ -145,6 +147,7 @@ impl Worker {
             peer_warnings: PeerWarnings::default(),
             head_limits: head_limits_of(&settings.limits),
             body_limits: body_limits_of(&settings.limits),
+            sees_requests: rules.is_some() || identity.is_some() || !line_style.names().is_empty(),
             clients: ClientRules::new(&settings, identity.is_some() || settings.tracing.gives_start),
             rules,
             identity,

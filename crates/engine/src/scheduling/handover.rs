@@ -42,7 +42,7 @@ impl Doom {
 /// The companion as seen by the threads of the worker.
 pub struct Companion {
     pub bell: Doorbell,
-    /// A call begins that will be long.
+    /// A call has begun that is expected to be long.
     expects_long_call: AtomicBool,
     pub(crate) has_begun: AtomicBool,
     pub(crate) has_failed: AtomicBool,
@@ -66,7 +66,7 @@ impl Companion {
         Ok(Companion { bell: Doorbell::new()?, expects_long_call, has_begun, has_failed })
     }
 
-    /// A call is about to begin that will be long, as those before it were. The companion looks immediately.
+    /// A call has begun that is expected to be long, as those before it were. The companion looks immediately.
     pub fn expect_long_call(&self) {
         if self.has_begun.load(Relaxed) {
             self.expects_long_call.store(true, SeqCst);
@@ -74,7 +74,7 @@ impl Companion {
         }
     }
 
-    /// The companion looks. Returns whether a call is long that has begun since the last look.
+    /// The companion looks. Returns whether a call has begun since the last look that is expected to be long.
     pub(crate) fn take_expectation(&self) -> bool {
         self.expects_long_call.load(Relaxed) && self.expects_long_call.swap(false, SeqCst)
     }
