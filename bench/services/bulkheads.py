@@ -257,7 +257,9 @@ def main():
         for number in range(options.rounds):
             here = [key for key in found if key[0] in ours or number < REFERENCE_ROUNDS]
             for way, is_quiet in random.Random(number).sample(here, len(here)):
-                found[way, is_quiet].append(bench.measure(way, number, is_quiet))
+                told = bench.measure(way, number, is_quiet)
+                print(f"round {number}: {way}, {'alone' if is_quiet else 'beside'}: p99 {told.p99:.3f} ms", flush=True)
+                found[way, is_quiet].append(told)
     for way in ours + references:
         tell(way, found[way, True], found[way, False])
     request_cost.tell(request_cost.compare(bolide, COSTS, options.instances), COSTS, MAX_NS)
