@@ -5,9 +5,11 @@ request waits longer than its patience because the test waits for its response, 
 """
 
 import json
+import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from support.client import Closed
@@ -67,6 +69,12 @@ def wait_out():
     """Lets what was sent before wait longer than its patience, which the kernel counts in ticks."""
     until = time.monotonic() + 2 * WAIT_SECONDS
     wait_until(lambda: time.monotonic() > until, "the end of the patience")
+
+
+def is_stopped(pid):
+    """Whether the kernel has stopped all threads of the process."""
+    stats = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 @pytest.mark.parametrize(
@@ -394,6 +402,22 @@ def test_during_an_upgrade_the_new_worker_serves_while_the_old_one_is_busy(admit
     finally:
         held.open_gates()
         stop_upgraded(tmp_path)
+
+
+def test_a_request_is_not_late_if_a_thread_was_free_when_it_came(admitting):
+    """The worker's process is stopped for longer than the patience, as a machine without CPU time would do it."""
+    held = admitting("threads = 2")
+    kept = held.connect()
+    calls = occupy(held, 1)
+    wait_out()
+    worker = held.server.worker()
+    os.kill(worker, signal.SIGSTOP)
+    wait_until(lambda: is_stopped(worker), "the stop of all threads")
+    kept.send(request("/quick?served"))
+    wait_out()
+    os.kill(worker, signal.SIGCONT)
+    assert kept.read_response().text == "served"
+    release(held, calls)
 
 
 def test_threads_are_added_before_anything_is_refused(admitting):

@@ -131,7 +131,10 @@ class Held:
         return found[-1] if found else None
 
     def wait_for(self, event, name):
-        return wait_until(lambda: self.find(event, name), lambda: f"the {event} of {name}: {self.events()}")
+        def described():
+            return f"the {event} of {name}: {self.events()}; the log:\n{self.server.log}"
+
+        return wait_until(lambda: self.find(event, name), described)
 
     def begun(self):
         """Returns the names of the calls that have begun, in order."""

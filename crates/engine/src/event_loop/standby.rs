@@ -12,7 +12,7 @@ use bolide_contract::clock::now_ms;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::app::Language;
-use crate::event_loop::polling::longest_wait;
+use crate::event_loop::polling::{accepts, longest_wait};
 use crate::event_loop::worker_state::Shared;
 use crate::scheduling::leadership::Need;
 
@@ -48,6 +48,12 @@ pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Nee
         doorbell.clear();
     }
     let guard = shared.lock_state();
+    if let Some(admission) = &shared.worker.admission
+        && accepts(shared, &guard.housekeeping)
+    {
+        // This thread was free until now, so nothing has waited for one.
+        admission.note_free(now_ms());
+    }
     // A leader that has come back sets the mark itself.
     if shared.leadership.is_inside(inside) {
         shared.worker.row.waiting.store(0, Relaxed);
