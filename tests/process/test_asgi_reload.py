@@ -180,9 +180,14 @@ def test_a_second_signal_stops_at_once(shop, tmp_path):
 
 def test_several_processes_serve_and_one_that_dies_is_replaced(shop):
     instance = shop("--processes", "3", alarms=True)
-    seen = set()
-    clients = [instance.connect() for _ in range(12)]
-    wait_until(lambda: seen.update(client.request(target="/pid").text for client in clients) or len(seen) > 1, "several workers")
+    clients, seen = [], set()
+
+    def has_met_several():
+        clients.append(instance.connect())
+        seen.add(clients[-1].request(target="/pid").text)
+        return len(seen) > 1
+
+    wait_until(has_met_several, "several workers")
     assert seen <= {str(worker) for worker in instance.workers()}
     victim = int(clients[0].request(target="/pid").text)
     os.kill(victim, signal.SIGKILL)
