@@ -405,14 +405,14 @@ def test_during_an_upgrade_the_new_worker_serves_while_the_old_one_is_busy(admit
 
 
 def test_a_request_is_not_late_if_a_thread_was_free_when_it_came(admitting):
-    """The worker's process is stopped for longer than the patience, as a machine without CPU time would do it."""
+    """SIGSTOP stands for a busy machine that does not run the worker for longer than the patience."""
     held = admitting("threads = 2")
     kept = held.connect()
     calls = occupy(held, 1)
     wait_out()
     worker = held.server.worker()
     os.kill(worker, signal.SIGSTOP)
-    wait_until(lambda: is_stopped(worker), "the stop of all threads")
+    wait_until(lambda: is_stopped(worker), "all threads are stopped")
     kept.send(request("/quick?served"))
     wait_out()
     os.kill(worker, signal.SIGCONT)

@@ -101,6 +101,11 @@ def wait_until_waiting(held, count):
     wait_for_count(held, "waiting", count)
 
 
+def pause(seconds):
+    until = time.monotonic() + seconds
+    wait_until(lambda: time.monotonic() > until, f"{seconds} s")
+
+
 def send_waiting(held, name, count):
     """Sends a request that has to wait, as the one of this number."""
     request = held.send_held(name)
@@ -556,32 +561,41 @@ def test_the_request_that_has_waited_for_longest_is_called_whatever_its_worker(b
     assert any(is_in_order(turn) for turn in range(5)), held.begun()
 
 
-def test_the_last_thread_of_a_worker_is_left_to_other_routes_while_a_request_waits_where_two_are_free(bulkhead):
-    """Both workers have a call. When one call is over, a request of the same worker is next, although one of the other worker has
-    waited for longer. A worker that does not wake in time loses its turn, which a busy machine may cause. So one of several
-    rounds counts.
+def workers_after_an_end(held, clients, turn, younger_seconds=0):
+    """Two workers have a call each, and a request waits in each. Returns how many workers have calls when one of the calls is
+    over: the one in the worker of the younger request.
     """
+    names = [f"{name}{turn}" for name in ("stays", "ends", "older", "younger")]
+    for number, (client, name) in enumerate(zip(clients, names)):
+        if number == 3:
+            pause(younger_seconds)
+        client.send(get(f"/held/{held.gate(name)}?{name}"))
+        if number < 2:
+            held.wait_for("begin", name)
+        else:
+            wait_until_waiting(held, number - 1)
+    held.let_through(names[1])
+    held.wait_for("end", names[1])
+    held.wait_for_progress(2)
+    workers = set(held.in_progress().values())
+    for name in (names[0], *names[2:]):
+        held.let_through(name)
+    assert [client.read_response().text for client in clients] == names
+    return len(workers)
+
+
+def test_the_last_thread_of_a_worker_is_left_to_other_routes_while_a_request_waits_where_two_are_free(bulkhead):
+    """A worker that does not wake in time loses its turn, which a busy machine may cause. So one of several rounds counts."""
     held = bulkhead(f"max=2,{LONG}", "processes = 2\nthreads = 2")
     clients = kept_connections(held, 2)
+    assert any(workers_after_an_end(held, clients, turn) == 2 for turn in range(5)), held.events()
 
-    def is_left(turn):
-        names = [f"{name}{turn}" for name in ("stays", "ends", "older", "younger")]
-        for number, (client, name) in enumerate(zip(clients, names)):
-            client.send(get(f"/held/{held.gate(name)}?{name}"))
-            if number < 2:
-                held.wait_for("begin", name)
-            else:
-                wait_until_waiting(held, number - 1)
-        held.let_through(names[1])
-        held.wait_for("end", names[1])
-        held.wait_for_progress(2)
-        workers = set(held.in_progress().values())
-        for name in (names[0], *names[2:]):
-            held.let_through(name)
-        assert [client.read_response().text for client in clients] == names
-        return len(workers) == 2
 
-    assert any(is_left(turn) for turn in range(5)), held.events()
+def test_a_request_is_not_overtaken_by_much_younger_ones_because_of_a_last_thread(bulkhead):
+    held = bulkhead("max=2,wait=4s", "processes = 2\nthreads = 2")
+    clients = kept_connections(held, 2)
+    # A quarter of `wait`, and a little more.
+    assert any(workers_after_an_end(held, clients, turn, 1.1) == 1 for turn in range(3)), held.events()
 
 
 @pytest.mark.parametrize("interface", INTERFACES)
@@ -797,23 +811,12 @@ def test_requests_that_wait_are_among_those_in_flight(bulkhead, interface):
 def companions_ticks(held):
     """The CPU time of all companions, in clock ticks."""
     ticks = 0
-    for worker in instance_workers(held):
+    for worker in held.server.workers():
         for stat in Path(f"/proc/{worker}/task").glob("*/stat"):
             name, numbers = stat.read_text().rsplit(")", 1)
             if name.endswith("(companion"):
                 ticks += sum(map(int, numbers.split()[11:13]))
     return ticks
-
-
-def instance_workers(held):
-    command = [*program(), "status", "--json", str(held.server.process.pid)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=COMMAND_SECONDS, check=True)
-    return [worker["pid"] for worker in json.loads(done.stdout)["workers"]]
-
-
-def pause(seconds):
-    until = time.monotonic() + seconds
-    wait_until(lambda: time.monotonic() > until, f"{seconds} s")
 
 
 def test_no_cpu_time_is_used_beside_long_calls_that_follow_each_other(bulkhead):

@@ -163,11 +163,15 @@ class Server:
         """Returns all living processes of the server, the master first."""
         return sorted(processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid))
 
-    def worker(self):
-        """Returns the pid of the only worker: a child of the prototype, which is a child of the master."""
+    def workers(self):
+        """Returns the pids of the workers: children of the prototype, which is a child of the master."""
         all_of_them = self.processes()
         prototypes = [process.pid for process in all_of_them if process.parent == self.process.pid]
-        (worker,) = [process.pid for process in all_of_them if process.parent in prototypes]
+        return [process.pid for process in all_of_them if process.parent in prototypes]
+
+    def worker(self):
+        """Returns the pid of the only worker."""
+        (worker,) = self.workers()
         return worker
 
     # The log.

@@ -1,6 +1,6 @@
 //! Requests that wait for a permit of their bulkhead. Each worker knows its own, in the order in which they came. A permit that
-//! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it. A worker
-//! that would use its last thread comes after those that would not, because that thread serves the other routes.
+//! is given back rings at all workers with such requests, and the one whose request has waited for longest takes it. A request
+//! that would use the last thread of its worker counts as younger, because that thread serves the other routes.
 //!
 //! While all threads of a worker are in calls, its companion ends the waits that are over. It does not know about requests. The
 //! threads that attend to connections run it with the table locked, and so does the companion.

@@ -4,7 +4,6 @@
 //!
 //! It does not know connections: those keep the head of a request that waits. Worker threads run it.
 
-use std::cmp::Reverse;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,6 +17,10 @@ use crate::scheduling::deadlines::NEVER_MS;
 
 /// Milliseconds for which a free permit is left to a request of another worker, which may have become busy.
 pub const LEFT_MS: u64 = 10;
+
+/// A request that would use the last thread of its worker counts as if it had come later, by this part of `wait` as a divisor. So
+/// other routes usually keep a thread, and no request is overtaken without end.
+const LAST_THREAD_PART: u64 = 4;
 
 /// A call that keeps its thread for this many microseconds on average is long. A tick of the coarse clock is shorter.
 const LONG_US: u64 = 5_000;
@@ -185,7 +188,7 @@ impl Bulkhead {
     }
 
     /// Whether a permit is left to another worker, rather than taken for a request of this one that waits since this time. The
-    /// other one can begin a request that has waited for longer, or it keeps a thread for other routes and this one would not.
+    /// other one can begin a request that has waited for longer, or for almost as long and keeps a thread for other routes.
     pub fn is_left(
         &self,
         since_ms: u64,
@@ -194,13 +197,13 @@ impl Bulkhead {
         threads: impl Fn(Holder) -> usize,
     ) -> bool {
         let permits = self.memory.permits();
-        let rank = |holder, waited_ms| {
-            let uses_last_thread = permits.held_by(holder) + 1 >= threads(holder);
-            (uses_last_thread, Reverse(waited_ms))
+        let rank_ms = |holder, waited_ms| {
+            let keeps_thread = permits.held_by(holder) + 1 < threads(holder);
+            waited_ms + if keeps_thread { self.wait_ms / LAST_THREAD_PART } else { 0 }
         };
-        let own = rank(self.holder, now_ms.saturating_sub(since_ms));
-        let waits = permits.longest_waits(now_ms).into_iter().filter(|(holder, _)| *holder != self.holder);
-        waits.into_iter().any(|(holder, waited_ms)| can_begin(holder) && rank(holder, waited_ms) < own)
+        let own_ms = rank_ms(self.holder, now_ms.saturating_sub(since_ms));
+        let mut waits = permits.longest_waits(now_ms).into_iter().filter(|(holder, _)| *holder != self.holder);
+        waits.any(|(holder, waited_ms)| can_begin(holder) && rank_ms(holder, waited_ms) > own_ms)
     }
 
     pub fn bell(&self) -> BorrowedFd<'_> {
