@@ -5,8 +5,8 @@
 //! It does not decide when to do so. Workers use both ends; the master creates the pair, and keeps it while workers come and go.
 //! While no worker can take connections out, the master does.
 //!
-//! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. Packets that this build would not
-//! write are refused.
+//! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. A packet of [`WAKE`] alone carries
+//! nothing and wakes a worker. Packets that this build would not write are refused.
 //!
 //! Each connection in the queue is a descriptor in flight. The kernel counts those of all processes of a user together, and
 //! refuses others above the sender's RLIMIT_NOFILE (unix(7), ETOOMANYREFS). Orders of masters carry descriptors too. So the
@@ -19,8 +19,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::cmsg_space;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::SndBuf;
-use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, sendmsg, setsockopt};
+use nix::sys::socket::{ControlMessage, MsgFlags, recvmsg, send, sendmsg, setsockopt};
 
 use bolide_contract::message::first_descriptor;
 use bolide_contract::settings::Protocol;
@@ -29,11 +30,17 @@ use bolide_contract::settings::Protocol;
 pub const PACKET_BYTES: usize = 40;
 
 /// The first byte of a packet. Builds with another layout have another version.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
+
+/// The packet of [`pass_wake_on`].
+const WAKE: [u8; 2] = [VERSION, 0xff];
 
 /// The most connections in the queue, and the part of the limit of open files that they may be.
 const MAX_QUEUED: u64 = 64;
 const QUEUED_PART: u64 = 8;
+
+/// The most packets of [`pass_wake_on`] that are skipped for one connection: more than the queue has room for.
+const MAX_WAKES: usize = 4096;
 
 /// Bytes that the kernel counts for a packet: its data and the structures around it.
 const COUNTED_BYTES: usize = 768;
@@ -212,6 +219,16 @@ pub fn has_free_descriptors(queue: BorrowedFd<'_>) -> bool {
     copies.iter().all(Result::is_ok)
 }
 
+/// For a worker that does not wait for the queue any more, or has exited. The kernel wakes one worker for a connection
+/// (EPOLLEXCLUSIVE, epoll_ctl(2)), and if it was this one, no other worker knows of what is in the queue. So another is woken.
+pub fn pass_wake_on(put: BorrowedFd<'_>, take: BorrowedFd<'_>) {
+    let mut ends = [PollFd::new(take, PollFlags::POLLIN)];
+    if poll(&mut ends, PollTimeout::ZERO).is_ok_and(|count| count > 0) {
+        // Connections that have filled the queue in the meantime have woken others, which take the first one first.
+        let _ = send(put.as_raw_fd(), &WAKE, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT);
+    }
+}
+
 /// Takes out the connection that has waited longest.
 ///
 /// # Errors
@@ -220,19 +237,30 @@ pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
     if !has_free_descriptors(queue) {
         return Ok(Taken::NoDescriptor);
     }
+    for _ in 0..MAX_WAKES {
+        if let Some(taken) = take_packet(queue)? {
+            return Ok(taken);
+        }
+    }
+    Ok(Taken::Nothing)
+}
+
+/// Returns `None` for a packet that only wakes.
+fn take_packet(queue: BorrowedFd<'_>) -> io::Result<Option<Taken>> {
     let mut packet = [0u8; PACKET_BYTES];
     let mut slices = [IoSliceMut::new(&mut packet)];
     let mut space = cmsg_space!([RawFd; 1]);
     let flags = MsgFlags::MSG_CMSG_CLOEXEC | MsgFlags::MSG_DONTWAIT;
     let (length, descriptor) = match recvmsg::<()>(queue.as_raw_fd(), &mut slices, Some(&mut space), flags) {
         Ok(received) => (received.bytes, first_descriptor(&received).unwrap_or(None)),
-        Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Taken::Nothing),
+        Err(Errno::EAGAIN | Errno::EINTR) => return Ok(Some(Taken::Nothing)),
         Err(errno) => return Err(errno.into()),
     };
     match (length, descriptor, MovedConnection::of(&packet)) {
-        (0, ..) => Ok(Taken::Nothing),
-        (PACKET_BYTES, Some(socket), Some(connection)) => Ok(Taken::Connection(connection, socket)),
-        (PACKET_BYTES, None, Some(_)) => Ok(Taken::Lost),
+        (0, ..) => Ok(Some(Taken::Nothing)),
+        (2, None, _) if packet.starts_with(&WAKE) => Ok(None),
+        (PACKET_BYTES, Some(socket), Some(connection)) => Ok(Some(Taken::Connection(connection, socket))),
+        (PACKET_BYTES, None, Some(_)) => Ok(Some(Taken::Lost)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a connection arrived with a packet of another build")),
     }
 }
@@ -240,6 +268,7 @@ pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
     use std::io::{Read, Write};
     use std::os::fd::AsFd;
@@ -313,7 +342,7 @@ mod tests {
         let whole = MOVED.packet().expect("a protocol that is known");
         assert_eq!(MovedConnection::of(&whole), Some(MOVED));
         // Another version, protocol, flag, family; an address or a port without a family; a spare byte.
-        for (place, byte) in [(0, 2), (1, 7), (2, 16), (3, 5), (4, 1), (21, 1), (22, 1), (23, 1)] {
+        for (place, byte) in [(0, 1), (1, 7), (2, 16), (3, 5), (4, 1), (21, 1), (22, 1), (23, 1)] {
             let mut packet = whole;
             packet[place] = byte;
             assert_eq!(MovedConnection::of(&packet), None, "byte {place} is {byte}");
@@ -322,6 +351,38 @@ mod tests {
         let mut packet = not_mapped.packet().expect("a protocol that is known");
         packet[14] = 0;
         assert_eq!(MovedConnection::of(&packet), None);
+    }
+
+    #[test]
+    fn a_worker_that_leaves_wakes_another_one_for_the_connection_that_it_was_woken_for() {
+        let (near, far) = pair();
+        let (_here, there) = UnixStream::pair().expect("a pair");
+        let watch = || {
+            let poll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("a poll");
+            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, 0);
+            poll.add(&far, event).expect("added");
+            poll
+        };
+        let (first, second) = (watch(), watch());
+        let is_woken =
+            |poll: &Epoll| poll.wait(&mut [EpollEvent::empty()], EpollTimeout::from(10_000u16)).expect("waited for") == 1;
+        std::thread::scope(|scope| {
+            let leaving = scope.spawn(|| is_woken(&first) && first.delete(&far).is_ok());
+            let other = scope.spawn(|| is_woken(&second));
+            put(near.as_fd(), &MOVED, there.as_fd()).expect("sent");
+            assert!(leaving.join().expect("no panic"), "the first that waits is woken");
+            pass_wake_on(near.as_fd(), far.as_fd());
+            assert!(other.join().expect("no panic"), "the other one is woken");
+        });
+        assert!(matches!(take(far.as_fd()), Ok(Taken::Connection(MOVED, _))));
+        assert!(matches!(take(far.as_fd()), Ok(Taken::Nothing)), "what only wakes is nothing to take");
+    }
+
+    #[test]
+    fn a_worker_that_leaves_an_empty_queue_wakes_nobody() {
+        let (near, far) = pair();
+        pass_wake_on(near.as_fd(), far.as_fd());
+        assert_eq!(poll(&mut [PollFd::new(far.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO), Ok(0));
     }
 
     #[test]

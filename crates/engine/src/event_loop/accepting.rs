@@ -173,8 +173,9 @@ fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut L
     let now_ms = thread.clock.now_ms;
     match listener.accept() {
         Accepted::Connection(socket, peer) if pass_on(shared, &socket, &peer, listener, now_ms) => {
-            // This worker is awake, and would be the first to take it back.
-            pause_queue(shared, now_ms + STAND_BACK_MS, housekeeping);
+            // This worker is awake, and would be the first to take it back. Another one is awake for the queue now.
+            shared.unwatch_queue();
+            pause_queue(now_ms + STAND_BACK_MS, housekeeping);
         }
         // A connection that can't be handed over is served here.
         accepted => {
@@ -294,9 +295,8 @@ pub(crate) fn pause_until<L: Language>(shared: &Shared<L>, number: usize, until_
     }
 }
 
-/// As [`pause_until`], for the queue of connections.
-pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housekeeping: &mut Housekeeping) {
-    shared.leave_queue();
+/// As [`pause_until`], for the queue of connections, which the caller has left.
+pub(crate) fn pause_queue(until_ms: u64, housekeeping: &mut Housekeeping) {
     housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
     housekeeping.pauses.push(Pause { listener: QUEUE, until_ms, length_ms: STAND_BACK_MS });
 }

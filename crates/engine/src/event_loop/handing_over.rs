@@ -39,7 +39,8 @@ pub(crate) fn stand_aside<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     for number in 0..shared.worker.listeners.len() {
         pause_until(shared, number, until_ms, housekeeping);
     }
-    pause_queue(shared, until_ms, housekeeping);
+    shared.leave_queue();
+    pause_queue(until_ms, housekeeping);
     pause_sessions(shared, until_ms, housekeeping);
 }
 

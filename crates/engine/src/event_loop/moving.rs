@@ -77,7 +77,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
             }
             Err(error) => {
                 complain(shared.worker.number, &format!("can't take over connections of other workers: {error}"));
-                shared.leave_queue();
+                shared.unwatch_queue();
                 break;
             }
         }
@@ -87,7 +87,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, state: &mut LeaderStat
     if taken > 0 && !housekeeping.descriptors.are_missing() && housekeeping.pauses.iter().all(|pause| pause.listener != QUEUE) {
         // From here on the kernel wakes the other workers that wait for the queue before this one. Otherwise the worker that
         // began to wait first would get every connection that the others pass on, and keep those that can't move again.
-        shared.leave_queue();
+        shared.unwatch_queue();
         shared.watch_queue();
     }
 }

@@ -12,6 +12,7 @@ use bolide_contract::settings::{Settings, Threads};
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
 use bolide_memory::rate_limits::RateLimit;
+use bolide_scoreboard::connection_queue;
 use bolide_scoreboard::ticket_keys::TicketKeys;
 use bolide_scoreboard::{Meters, Recorder, Scoreboard, Slot};
 use nix::errno::Errno;
@@ -294,7 +295,16 @@ impl<L: Language> Shared<L> {
         }
     }
 
+    /// Waits for the queue no more: the other workers do.
     pub(crate) fn leave_queue(&self) {
+        self.unwatch_queue();
+        if let Some(queue) = &self.queue {
+            connection_queue::pass_wake_on(queue.put.as_fd(), queue.take.as_fd());
+        }
+    }
+
+    /// Does not wait for the queue for a moment. What is in it is reported again by [`Self::watch_queue`].
+    pub(crate) fn unwatch_queue(&self) {
         if let Some(queue) = &self.queue {
             let _may_be_unknown = self.poll.delete(&queue.take);
         }

@@ -56,13 +56,23 @@ pub fn note_stopped_accepting(id: u64, somebody_waits: bool, children: &mut Chil
     if !somebody_waits {
         return;
     }
-    let serves = |child: &&Child| child.is_request_worker() && child.state.is_serving();
-    let mut candidates: Vec<&Child> = children.iter().filter(serves).collect();
-    if candidates.is_empty() {
+    if !order_look(children)
+        && let Some(worker) = children.find(id)
+    {
         // The serving workers belong to another master, which we cannot notify: the worker accepts the connections itself.
-        candidates.extend(children.find(id));
+        send_look(worker);
     }
-    for channel in candidates.iter().filter_map(|candidate| candidate.channel.as_ref()) {
+}
+
+/// Orders all workers that serve to check their sockets. Returns `false` if there is none.
+pub fn order_look(children: &Children) -> bool {
+    let serving = || children.iter().filter(|child| child.is_request_worker() && child.state.is_serving());
+    serving().for_each(send_look);
+    serving().next().is_some()
+}
+
+fn send_look(worker: &Child) {
+    if let Some(channel) = &worker.channel {
         // A worker whose socket is full has orders to read and checks its sockets after them; a worker that has exited does not
         // need orders.
         let _ = message::send(channel.as_fd(), &Order::Look, None);

@@ -101,6 +101,11 @@ impl ConnectionQueue {
         }
     }
 
+    /// Wakes a worker for what is in the queue, instead of one that has exited.
+    pub fn pass_wake_on(&self) {
+        connection_queue::pass_wake_on(self.put.as_fd(), self.take.as_fd());
+    }
+
     /// Takes out what waits in the queue. `listeners` are the sockets that workers listen on.
     pub fn take(&mut self, listeners: &[&Listeners], now_ms: u64) {
         for _ in 0..MAX_TAKEN_TURN {

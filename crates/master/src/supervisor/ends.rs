@@ -129,6 +129,9 @@ impl Supervisor {
             self.provision.bulkheads().free(Holder { row: u16::try_from(row).unwrap_or(u16::MAX), pid });
         }
         self.children.close_row(row, Some(number));
+        if !worker.stopped_accepting {
+            self.pass_wakes_on();
+        }
         self.children.count_end(kind);
         let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);
         if failed_early && let Some(why) = self.generations.note_early_failure(cause, self.provision.settings().workers.processes)
@@ -140,6 +143,16 @@ impl Supervisor {
             Some(Ok(())) => self.outcomes.count_reload(),
             Some(Err(why)) => self.outcomes.note_reload(Err(why), &mut self.control.channel),
         }
+    }
+
+    /// The kernel wakes one worker for a connection. If that one has exited since, or has stopped taking connections because it
+    /// will be killed, the others do not know of the connection and are told here.
+    pub(super) fn pass_wakes_on(&self) {
+        if self.provision.listeners().have_waiting() {
+            // Workers that start later look when they begin to listen.
+            let _is_any_serving = reports::order_look(&self.children);
+        }
+        self.provision.connection_queue().pass_wake_on();
     }
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {

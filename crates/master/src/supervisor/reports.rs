@@ -120,6 +120,7 @@ impl Supervisor {
             }
             (Role::Worker { row, .. }, Report::HandedOver { row: claimed, waiting }) if row == claimed => {
                 self.children.note_handed_over(id, waiting);
+                self.pass_wakes_on();
             }
             (Role::Worker { row, .. }, Report::Drained { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Drained, now);
