@@ -146,9 +146,10 @@ class Service:
             # At startup the master logs the reason too. A worker may also fail to start long after that.
             if self.assignment.is_first_to_fail():
                 tell(str(error))
-            self.assignment.note_failure(str(error))
             if self.development is not None:
                 self.development.note_failure(error.__cause__ or error)
+            # Workers that fail for the same reason wait for this note. The first one that exits ends the generation.
+            self.assignment.note_failure(str(error))
             return self.native.EXIT_LOAD_FAILED
         if self.trial is not None:
             asked = [callable for _, callable, _ in self.applications]

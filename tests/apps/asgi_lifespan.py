@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 
 #: Events that requests wait for, by name.
 gates = {}
@@ -98,6 +99,19 @@ async def says_failed_as_starlette_does(scope, receive, send):
     except BaseException:
         await send({"type": "lifespan.startup.failed", "message": traceback.format_exc()})
         raise
+
+
+@with_lifespan
+async def says_failed_and_takes_long_to_log(scope, receive, send):
+    await receive()
+    await send({"type": "lifespan.startup.failed", "message": "the database is away"})
+    raise SlowToDescribeError()
+
+
+class SlowToDescribeError(RuntimeError):
+    def __str__(self):
+        time.sleep(0.3)
+        return "no database"
 
 
 def connect():

@@ -5,6 +5,7 @@ Quoted sentences are those of the ASGI specification, "Lifespan Protocol".
 """
 
 import os
+import re
 import signal
 
 import pytest
@@ -132,6 +133,12 @@ def test_several_workers_whose_lifespan_fails_alike_say_so_once_and_the_last_lin
         "bolide: startup failed: the application's lifespan startup failed: RuntimeError: no database; nothing is served"
     )
     assert server.log.count("Traceback (most recent call last)") == 1, server.log
+
+
+def test_the_worker_that_logs_why_the_start_fails_is_not_killed_by_the_exit_of_another_one(live):
+    server = live("says_failed_and_takes_long_to_log", "processes = 4", start=False)
+    assert "the database is away" in fails(server)
+    assert re.findall("SlowToDescribeError: (.*)", server.log) == ["no database"]
 
 
 def test_a_startup_that_exits_fails_the_start(live):

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
 use nix::errno::Errno;
@@ -24,6 +24,12 @@ pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
 /// fail together.
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
+/// For this long a worker waits for the report of another one at most: the first worker that exits ends the generation, and with
+/// it the one that was about to write.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(5);
+/// The time between two looks at it.
+const LOOK: Duration = Duration::from_millis(5);
+
 /// The file in which the master finds why the application could not be loaded.
 pub struct FailureNote {
     file: File,
@@ -38,9 +44,21 @@ impl FailureNote {
         Ok(FailureNote { file: self.file.try_clone()? })
     }
 
-    /// Whether this worker is to report why the generation does not start, because no other one has or is about to. A report
-    /// older than [`REPEAT_AFTER`] is repeated.
+    /// Whether this worker is to report why the generation does not start, because no other one has. A report older than
+    /// [`REPEAT_AFTER`] is repeated. If another one is about to write, returns when it has.
     pub fn is_mine_to_tell(&self) -> bool {
+        let end = Instant::now() + WRITTEN_WITHIN;
+        loop {
+            match self.take_turn() {
+                Some(is_mine) => return is_mine,
+                None if Instant::now() >= end => return false,
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    /// Returns `None` while another worker is about to write.
+    fn take_turn(&self) -> Option<bool> {
         // The kernel drops the lock with the process, which may end before it has written its line.
         let whole = libc::flock {
             l_type: libc::F_WRLCK as libc::c_short,
@@ -50,11 +68,11 @@ impl FailureNote {
             l_pid: 0,
         };
         if matches!(fcntl(&self.file, FcntlArg::F_SETLK(&whole)), Err(Errno::EAGAIN | Errno::EACCES)) {
-            return false;
+            return self.file.metadata().is_ok_and(|metadata| metadata.len() > 0).then_some(false);
         }
-        let Ok(metadata) = self.file.metadata() else { return true };
+        let Ok(metadata) = self.file.metadata() else { return Some(true) };
         let age = metadata.modified().ok().and_then(|written| written.elapsed().ok());
-        metadata.len() == 0 || age.is_some_and(|age| age >= REPEAT_AFTER)
+        Some(metadata.len() == 0 || age.is_some_and(|age| age >= REPEAT_AFTER))
     }
 
     /// Writes a line for the master.
