@@ -188,10 +188,13 @@ class Server:
             return self._text
 
     def whole_log(self):
-        """Ends the server and returns its complete log, so that a test can check that a line is missing."""
+        """Ends the server and returns its complete log, so that a test can check that a line is missing.
+
+        Requests in flight are finished, because a worker logs a request after its client has the response.
+        """
         self.read_log()
         if self.process.poll() is None:
-            self.send_signal(signal.SIGQUIT)
+            self.send_signal(signal.SIGTERM)
         self.wait_for_exit()
         return self.log
 
