@@ -1,7 +1,9 @@
 """A server under test: `bolide` of the running environment, with a private directory, configuration and log."""
 
+import codecs
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -44,6 +46,13 @@ def program():
     return [str(script)]
 
 
+def is_readable(file, milliseconds):
+    """Waits this long until a file can be read or has ended, or without a limit (None)."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(milliseconds))
+
+
 class Server:
     """Starts in :meth:`start`; :meth:`finish` ends it and fails if anything is left of it.
 
@@ -69,6 +78,9 @@ class Server:
         #: Deaths of workers and similar lines are the subject of this test.
         self.expects_alarms = False
         self._text = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        #: The pipe has ended.
+        self._is_whole = False
         self._changed = threading.Condition()
         self._reader = None
         #: Cleared while the log must not be read.
@@ -183,8 +195,10 @@ class Server:
 
     @property
     def raw_log(self):
-        """Returns the same with timestamps."""
+        """Returns the same with timestamps. What the server has written before is in it, even if the reader is late."""
         with self._changed:
+            if self._is_read.is_set():
+                self._take_waiting()
             return self._text
 
     def whole_log(self):
@@ -239,12 +253,20 @@ class Server:
                 self._is_read.wait()
             if self.process.stdout.closed:
                 return
-            data = os.read(self.process.stdout.fileno(), 65536)
+            is_readable(self.process.stdout, None)
             with self._changed:
-                self._text += data.decode("utf-8", "replace")
+                self._take_waiting()
                 self._changed.notify_all()
-            if not data:
-                return
+                if self._is_whole:
+                    return
+
+    def _take_waiting(self):
+        """Takes what the pipe holds. The caller has the lock."""
+        output = self.process and self.process.stdout
+        while not self._is_whole and output and not output.closed and is_readable(output, 0):
+            data = os.read(output.fileno(), 65536)
+            self._text += self._decoder.decode(data, final=not data)
+            self._is_whole = not data
 
     def wait_for(self, condition, what, seconds=TIMEOUT_SECONDS):
         """Waits until a condition on the log or the process holds; returns its value."""
