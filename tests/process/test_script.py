@@ -60,6 +60,19 @@ def test_a_reload_ends_the_script_and_starts_it_again_and_a_stop_ends_it(serve):
     assert "harakiri" not in server.log
 
 
+def test_a_stop_ends_a_script_that_the_master_does_not_know_to_run_yet(serve):
+    server = prepared(serve, WAITS, "master = true\nreload-mercy = 600\nshared-pyimport = stopping.py")
+    # The master sends the order to fork, and reads nothing until it is continued.
+    (server.directory / "stopping.py").write_text(
+        "import os, signal\nos.register_at_fork(before=lambda: os.kill(os.getppid(), signal.SIGSTOP))\n"
+    )
+    server.launch()
+    told(server, 1)
+    server.send_signal(signal.SIGTERM)
+    server.send_signal(signal.SIGCONT)
+    assert server.wait_for_exit() == 0
+
+
 def test_a_script_that_is_missing_ends_the_start(serve):
     server = serve.prepare("pyrun = nowhere.py")
     server.expects_alarms = True

@@ -1,6 +1,7 @@
 //! The life cycle of a child: one table of states and events for prototypes, workers and helpers, and the record that the master
 //! keeps of each child. It does not make system calls. The master runs it.
 
+use std::cell::Cell;
 use std::fmt;
 use std::os::fd::OwnedFd;
 
@@ -204,6 +205,8 @@ pub struct Child {
     pub ready_by_ms: Option<u64>,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
+    /// A helper with an order that it does not know of: it has begun, but its pid is not known, so it could not be woken.
+    pub owes_wake: Cell<bool>,
     /// A helper's entry in the settings of its generation.
     pub helper: Option<Helper>,
     /// A debugger has stopped the process (development only).

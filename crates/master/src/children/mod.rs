@@ -7,6 +7,7 @@ pub mod ledger;
 pub mod reports;
 pub mod single_signals;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -261,7 +262,11 @@ impl Children {
     pub fn wake_helper(&self, child: &Child) {
         // A helper that has not begun has no handler for the signal yet, and reads its orders when it begins.
         if child.helper_number().is_some() && self.has_begun(child) {
-            send_signal(child, message::helper_signal());
+            match child.pid {
+                Some(_) => send_signal(child, message::helper_signal()),
+                // The report with its pid is on its way.
+                None => child.owes_wake.set(true),
+            }
         }
     }
 
@@ -465,6 +470,8 @@ impl Children {
         child.apply(Event::Born);
         if child.state == State::Killed {
             send_signal(child, libc::SIGKILL);
+        } else if child.owes_wake.take() {
+            send_signal(child, message::helper_signal());
         }
         if let Some(number) = child.worker_number() {
             self.ledger.note_spawn(number);
@@ -536,6 +543,7 @@ impl Children {
             deadline_reason: KillReason::Mercy,
             has_served: false,
             stopped_until_ms: None,
+            owes_wake: Cell::new(false),
             helper: None,
             is_halted: false,
             has_debugger_port: false,
