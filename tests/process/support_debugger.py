@@ -56,6 +56,10 @@ class Session:
             if message["event"] == name:
                 return message.get("body")
 
+    def has_event(self, name):
+        """Returns whether an event of this name has arrived that :meth:`event` has not returned yet."""
+        return any(message is not None and message["event"] == name for message in list(self._events.queue))
+
     def subprocess(self):
         """Waits for a process to debug and attaches to it."""
         told = self.event("debugpyAttach")

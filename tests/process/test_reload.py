@@ -64,7 +64,7 @@ def test_a_kept_alive_connection_moves_to_the_new_generation_unnoticed_by_its_cl
     old = client.request().text
     assert old == str(instance.worker())
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: ready: 1 worker of generation 2 in \d+ ms; generation 1 ends")
+    instance.wait_for_log(r"^bolide: ready: 1 worker of generation 2 in [\d.]+ m?s; generation 1 ends")
     # The order to drain is on its way: until it arrives, the old worker answers as before.
     new = wait_until(lambda: ask_for_another(client, old), "an answer of the new generation")
     instance.wait_for_generation(2)

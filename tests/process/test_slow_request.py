@@ -179,7 +179,7 @@ def test_a_report_names_the_line_the_peer_and_who_holds_the_gil(serve, tmp_path)
     report = report_of(instance, "GET /sleeps?token=…&a=…")
     assert "secret" not in "".join(reports(instance))
     assert re.search(rf" samples \(about .*\): waits \(\w+\) at {views}:{line_of(VIEWS, 'sleeps')} sleeps", report), report
-    assert re.search(rf", status 200: the application \d+ ms \(slow-request = {MARK}\)", report), report
+    assert re.search(rf", status 200: the application [\d.]+ m?s \(slow-request = {MARK}\)", report), report
 
     instance.get("/burns")
     assert re.search(rf"(runs|GIL).* at {views}:\d+ burns", report_of(instance, "GET /burns"))

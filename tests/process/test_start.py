@@ -42,7 +42,7 @@ def test_start_up_lines_come_in_order(start):
         r"listening on http://127\.0\.0\.1:\d+",
         r"listening on uwsgi://127\.0\.0\.1:\d+",
         r"2 workers \S 3 threads",
-        r"ready: 2 workers in \d+ ms \(the application was loaded in \d+ ms\)",
+        r"ready: 2 workers in [\d.]+ m?s \(the application was loaded in [\d.]+ m?s\)",
         r"open http://127\.0\.0\.1:\d+",
     ]
     lines = instance.log
