@@ -73,6 +73,21 @@ def test_a_stop_ends_a_script_that_the_master_does_not_know_to_run_yet(serve):
     assert server.wait_for_exit() == 0
 
 
+def test_a_stop_ends_a_script_whose_signal_was_lost(serve):
+    lost = (
+        "import os, signal, time\nhelper_signal = signal.SIGRTMIN + 12\n"
+        "before = signal.signal(helper_signal, signal.SIG_IGN)\nopen('told', 'a').write('ready\\n')\n"
+        "while not os.path.exists('go'):\n    time.sleep(0.01)\n"
+        "signal.signal(helper_signal, before)\nwhile True:\n    time.sleep(60)\n"
+    )
+    server = prepared(serve, lost, "master = true\nreload-mercy = 600").launch()
+    told(server, 1)
+    server.send_signal(signal.SIGTERM)
+    server.wait_for_log("stop: no request is in flight; waiting for")
+    (server.directory / "go").touch()
+    assert server.wait_for_exit() == 0
+
+
 def test_a_script_that_is_missing_ends_the_start(serve):
     server = serve.prepare("pyrun = nowhere.py")
     server.expects_alarms = True

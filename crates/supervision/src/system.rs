@@ -55,6 +55,14 @@ pub fn set_fast_open(socket: &OwnedFd, queue: u32) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Returns whether the other side of a UNIX socket has not read all that was sent (SIOCOUTQ, the kernel's `unix_ioctl`).
+pub fn has_unread(socket: &impl AsRawFd) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one number, to a local.
+    let answer = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    answer == 0 && bytes > 0
+}
+
 /// Duplicates a descriptor that another process opened, above the standard ones and with close-on-exec. The master calls it.
 ///
 /// # Errors
@@ -287,6 +295,18 @@ mod tests {
     fn a_descriptor_that_is_not_open_is_not_adopted() {
         assert!(adopt(-1).is_err());
         assert!(adopt(987_654).is_err());
+    }
+
+    #[test]
+    fn what_was_sent_is_unread_until_the_other_side_reads_it() {
+        let kind = nix::sys::socket::SockType::SeqPacket;
+        let flags = nix::sys::socket::SockFlag::SOCK_CLOEXEC;
+        let (near, far) = nix::sys::socket::socketpair(nix::sys::socket::AddressFamily::Unix, kind, None, flags).expect("a pair");
+        assert!(!has_unread(&near));
+        nix::unistd::write(&near, b"order").expect("sent");
+        assert_eq!((has_unread(&near), has_unread(&far)), (true, false));
+        nix::unistd::read(&far, &mut [0; 8]).expect("read");
+        assert!(!has_unread(&near));
     }
 
     #[test]

@@ -98,7 +98,9 @@ class Helper:
             if not self.is_interrupted:
                 self.is_interrupted = True
                 handler(SIGNALS_OF_UWSGI[why], frame)
-        elif not self.link.is_at_work():
+        elif not self.link.is_at_work() and not self.is_interrupted:
+            # The signal may come twice, and what the code does at its end is not interrupted.
+            self.is_interrupted = True
             raise SystemExit(0)
 
     def own_handler(self, why):

@@ -33,9 +33,11 @@ use crate::provision::error_report::ErrorReport;
 use crate::provision::{Executed, Provision};
 use crate::token::Token;
 
-/// How long a killed child may take to exit before the log reports it, in milliseconds.
 /// Delay before a worker whose socket was full is notified again of a pause, in milliseconds.
 const PAUSE_RETRY_MS: u64 = 100;
+/// Time after which a helper that has not read its orders is woken again, in milliseconds.
+const WAKE_AGAIN_MS: u64 = 500;
+/// How long a killed child may take to exit before the log reports it, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
 /// How long a prototype without remaining work may take to end, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
@@ -266,6 +268,18 @@ impl Children {
                 Some(_) => send_signal(child, message::helper_signal()),
                 // The report with its pid is on its way.
                 None => child.owes_wake.set(true),
+            }
+            child.wake_again_ms.set(Some(now_ms() + WAKE_AGAIN_MS));
+        }
+    }
+
+    /// Wakes helpers again that have not read their orders. A signal that arrives just before a system call does not interrupt
+    /// that, and the interpreter has noted it only.
+    pub fn wake_again(&self, now_ms: u64) {
+        for child in self.list.iter().filter(|child| child.wake_again_ms.get().is_some_and(|time| now_ms >= time)) {
+            child.wake_again_ms.set(None);
+            if child.channel.as_ref().is_some_and(system::has_unread) {
+                self.wake_helper(child);
             }
         }
     }
@@ -544,6 +558,7 @@ impl Children {
             has_served: false,
             stopped_until_ms: None,
             owes_wake: Cell::new(false),
+            wake_again_ms: Cell::new(None),
             helper: None,
             is_halted: false,
             has_debugger_port: false,
@@ -559,7 +574,9 @@ impl Children {
 impl Owner for Children {
     fn waits(&self, turn: &Turn) -> Waits<'_> {
         let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
-        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms()];
+        let times = |child: &Child| {
+            [child.deadline_ms, child.expires_ms, child.stopped_until_ms, child.late_ms(), child.wake_again_ms.get()]
+        };
         let children = self.list.iter().flat_map(times);
         let is_unaware =
             |child: &Child| child.needs_pause_order(self.is_paused) || self.is_leaving && child.needs_departure_order();

@@ -46,6 +46,7 @@ impl Supervisor {
             self.deadline_passed(id, now);
         }
         self.children.kill_handed_over(&self.provision, now);
+        self.children.wake_again(now);
         self.provision.connection_queue_mut().close_late(now);
         if !self.ending.is_stopping() {
             self.recycling.enqueue_expired(&mut self.children, now);
