@@ -258,7 +258,7 @@ fn take_packet(queue: BorrowedFd<'_>) -> io::Result<Option<Taken>> {
     };
     match (length, descriptor, MovedConnection::of(&packet)) {
         (0, ..) => Ok(Some(Taken::Nothing)),
-        (2, None, _) if packet.starts_with(&WAKE) => Ok(None),
+        (length, None, _) if packet.get(..length) == Some(&WAKE) => Ok(None),
         (PACKET_BYTES, Some(socket), Some(connection)) => Ok(Some(Taken::Connection(connection, socket))),
         (PACKET_BYTES, None, Some(_)) => Ok(Some(Taken::Lost)),
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a connection arrived with a packet of another build")),

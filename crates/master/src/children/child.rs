@@ -205,9 +205,7 @@ pub struct Child {
     pub ready_by_ms: Option<u64>,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
-    /// A helper with an order that it does not know of: it has begun, but its pid is not known, so it could not be woken.
-    pub owes_wake: Cell<bool>,
-    /// When a helper that was woken is woken again, if it has not read its orders by then.
+    /// When a helper that has an order is woken again, if it has not read its orders by then.
     pub wake_again_ms: Cell<Option<u64>>,
     /// A helper's entry in the settings of its generation.
     pub helper: Option<Helper>,

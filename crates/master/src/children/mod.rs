@@ -264,11 +264,8 @@ impl Children {
     pub fn wake_helper(&self, child: &Child) {
         // A helper that has not begun has no handler for the signal yet, and reads its orders when it begins.
         if child.helper_number().is_some() && self.has_begun(child) {
-            match child.pid {
-                Some(_) => send_signal(child, message::helper_signal()),
-                // The report with its pid is on its way.
-                None => child.owes_wake.set(true),
-            }
+            // If its pid is not known, the report with it is on its way, and the signal follows then.
+            send_signal(child, message::helper_signal());
             child.wake_again_ms.set(Some(now_ms() + WAKE_AGAIN_MS));
         }
     }
@@ -484,7 +481,7 @@ impl Children {
         child.apply(Event::Born);
         if child.state == State::Killed {
             send_signal(child, libc::SIGKILL);
-        } else if child.owes_wake.take() {
+        } else if child.wake_again_ms.get().is_some() {
             send_signal(child, message::helper_signal());
         }
         if let Some(number) = child.worker_number() {
@@ -557,7 +554,6 @@ impl Children {
             deadline_reason: KillReason::Mercy,
             has_served: false,
             stopped_until_ms: None,
-            owes_wake: Cell::new(false),
             wake_again_ms: Cell::new(None),
             helper: None,
             is_halted: false,
