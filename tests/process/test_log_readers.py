@@ -1,8 +1,10 @@
 """A log without a reader blocks nothing, and no log line goes anywhere but to the log."""
 
+import fcntl
 import signal
 
 import pytest
+from support.server import Server
 from support.waiting import TIMEOUT_SECONDS
 from support_processes import descriptors_of
 
@@ -11,6 +13,8 @@ LONG_TARGET = "/?" + "x" * 2000
 MANY_REQUESTS = 1500
 #: More than the pipe alone holds.
 FILLING_REQUESTS = 60
+#: So much text that adding to it takes longer than writing it.
+ENDLESS_BYTES = 8 << 20
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
@@ -71,3 +75,12 @@ def test_no_line_of_the_log_goes_to_a_client_after_the_application_closed_descri
     open_now = descriptors_of(instance.worker())
     assert all(not target.startswith("socket:") for number, target in open_now.items() if number < 3)
     instance.wait_for_log("GET /pid/2 ", count=8)
+
+
+def test_a_log_that_grows_without_end_does_not_hold_up_the_test_that_reads_it(tmp_path):
+    instance = Server(tmp_path, arguments=[], command=["yes"]).launch()
+    # A read takes less than this, so there is always more.
+    fcntl.fcntl(instance.process.stdout, fcntl.F_SETPIPE_SZ, 1 << 20)
+    instance.wait_for(lambda: len(instance.raw_log) >= ENDLESS_BYTES, "the log has grown")
+    instance.send_signal(signal.SIGKILL)
+    instance.wait_for_exit()

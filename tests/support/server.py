@@ -1,12 +1,15 @@
 """A server under test: `bolide` of the running environment, with a private directory, configuration and log."""
 
+import array
 import codecs
+import fcntl
 import os
 import re
 import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -34,6 +37,9 @@ ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with sta
 #: Number of log lines that a failure shows.
 SHOWN_LINES = 40
 
+#: Between two looks of the reader into a pipe that is never empty, so that the test gets its turn.
+READER_PAUSE_SECONDS = 0.001
+
 #: Variables of our environment that the server must not inherit.
 REMOVED_PREFIXES = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
 
@@ -51,6 +57,13 @@ def is_readable(file, milliseconds):
     poll = select.poll()
     poll.register(file, select.POLLIN)
     return bool(poll.poll(milliseconds))
+
+
+def waiting_bytes(file):
+    """Returns how many bytes a pipe holds."""
+    count = array.array("i", [0])
+    fcntl.ioctl(file, termios.FIONREAD, count)
+    return count[0]
 
 
 class Server:
@@ -77,7 +90,8 @@ class Server:
         self.process = None
         #: Deaths of workers and similar lines are the subject of this test.
         self.expects_alarms = False
-        self._text = ""
+        #: The parts of the log that :attr:`raw_log` has not joined yet, the joined one first.
+        self._parts = []
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         #: The pipe has ended.
         self._is_whole = False
@@ -199,7 +213,8 @@ class Server:
         with self._changed:
             if self._is_read.is_set():
                 self._take_waiting()
-            return self._text
+            self._parts = ["".join(self._parts)]
+            return self._parts[0]
 
     def whole_log(self):
         """Ends the server and returns its complete log, so that a test can check that a line is missing.
@@ -259,14 +274,19 @@ class Server:
                 self._changed.notify_all()
                 if self._is_whole:
                     return
+            time.sleep(READER_PAUSE_SECONDS)
 
     def _take_waiting(self):
-        """Takes what the pipe holds. The caller has the lock."""
+        """Takes what the pipe holds now and nothing that comes later: a server may write without end. The caller has the
+        lock.
+        """
         output = self.process and self.process.stdout
-        while not self._is_whole and output and not output.closed and is_readable(output, 0):
-            data = os.read(output.fileno(), 65536)
-            self._text += self._decoder.decode(data, final=not data)
-            self._is_whole = not data
+        if self._is_whole or not output or output.closed or not is_readable(output, 0):
+            return
+        # A pipe that can be read and holds nothing has ended.
+        data = os.read(output.fileno(), waiting_bytes(output) or 1)
+        self._parts.append(self._decoder.decode(data, final=not data))
+        self._is_whole = not data
 
     def wait_for(self, condition, what, seconds=TIMEOUT_SECONDS):
         """Waits until a condition on the log or the process holds; returns its value."""
