@@ -2,7 +2,8 @@
 connections, event loops.
 
 Must not know settings. Runs in the prototype, before, while and after it loads the application. It patches functions that start
-threads, connect and import. The patches are removed when the application is loaded, so workers have none of them.
+threads, connect and import. The patches are removed when the application is loaded. Workers have them, without imports, only if
+one of them may become a prototype (``refork-after``).
 """
 
 import _socket
@@ -17,6 +18,8 @@ from bolide.gevent import patching as gevent_patching
 
 #: Maximum number of threads, and of connections, that a message lists.
 MAX_NAMES = 5
+#: Maximum number of places that are remembered: those of the latest connections and threads.
+MAX_PLACES = 1000
 #: Maximum number of frames that are searched for one of the application's.
 MAX_FRAMES = 200
 
@@ -40,11 +43,15 @@ OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
 class LoadWatch:
-    """A context manager around the loading of the application. Afterwards it knows what the application has opened."""
+    """A context manager around the loading of the application. Afterwards it knows what the application has opened.
 
-    def __init__(self):
-        self._before = set(_descriptors())
-        self._tasks = set(_list("task"))
+    Without ``follows_imports`` it knows only what has been opened by Python.
+    """
+
+    def __init__(self, follows_imports=True):
+        self._follows_imports = follows_imports
+        self._before = set(descriptors())
+        self._tasks = set(tasks())
         #: Where a descriptor was opened or a thread was started, if that was recorded.
         self._places = {}
         self._replaced = []
@@ -60,7 +67,7 @@ class LoadWatch:
 
         def connect_socket(connection, address):
             descriptor = str(connection.fileno())
-            self._note(_key(descriptor, _identity(descriptor)))
+            self._note(key_of(descriptor, _identity(descriptor)))
             return connect(connection, address)
 
         def exec_module(loader, module):
@@ -77,8 +84,9 @@ class LoadWatch:
             (threading.Thread, "start", start_thread, start),
             # The class inherits this method.
             (socket.socket, "connect", connect_socket, None),
-            (loader, "exec_module", exec_module, execute),
         ]
+        if self._follows_imports:
+            self._replaced.append((loader, "exec_module", exec_module, execute))
         for owner, name, ours, _ in self._replaced:
             setattr(owner, name, ours)
         return self
@@ -95,8 +103,11 @@ class LoadWatch:
                 setattr(owner, name, original)
 
     def _note(self, key):
-        if not self._is_over and key is not None:
-            self._places.setdefault(key, place())
+        if not self._is_over and key is not None and key not in self._places:
+            self._places[key] = place()
+            if len(self._places) > MAX_PLACES:
+                # Another thread may have removed it.
+                self._places.pop(next(iter(self._places)), None)
 
     def _note_opened_by(self, path):
         """No patch sees what a library in C opens: it is attributed to the innermost loading module of the application."""
@@ -106,12 +117,12 @@ class LoadWatch:
 
     @staticmethod
     def _present():
-        yield from (_key(descriptor, identity) for descriptor, identity in _descriptors())
-        yield from map(int, _list("task"))
+        yield from (key_of(descriptor, identity) for descriptor, identity in descriptors())
+        yield from map(int, tasks())
 
     def findings(self):
         """Return a description of what is open now and was not open before, or None."""
-        threads = self._threads()
+        threads = self.threads()
         connections, others = self._opened()
         did, hurts = [], []
         if threads:
@@ -125,43 +136,43 @@ class LoadWatch:
             return None
         return f"while it was loaded, the application {' and '.join(did)}; workers, which are forked later, {' and '.join(hurts)}"
 
-    def _threads(self):
+    def threads(self):
         """Threads that were started in the meantime: Python's by their names, others by the name that their library gave them.
 
         Threads of numeric libraries have the name of the process. Their library starts them again after a fork, so they are left
         out.
         """
-        tasks = [task for task in _list("task") if task not in self._tasks]
-        if not tasks:
+        started = [task for task in tasks() if task not in self._tasks]
+        if not started:
             return []
         known = {thread.native_id: thread for thread in threading.enumerate()}
-        own = _kernel_name(os.getpid())
+        own = kernel_name(f"self/task/{os.getpid()}")
         found = []
-        for task in map(int, tasks):
+        for task in map(int, started):
             thread = known.get(task)
-            name = thread.name if thread else _kernel_name(task)
+            name = thread.name if thread else kernel_name(f"self/task/{task}")
             if name and name != own:
-                found.append(self._at(name, thread, task))
+                found.append(self.at(name, thread, task))
         return sorted(found)
 
     def _opened(self):
         """Connections by their peers, without socket pairs within the process, and other descriptors by their kinds."""
         connections, others = [], {}
         replaced = gevent_patching.loop_descriptors()
-        for descriptor, identity in _descriptors():
+        for descriptor, identity in descriptors():
             if (descriptor, identity) in self._before:
                 continue
-            key = _key(descriptor, identity)
+            key = key_of(descriptor, identity)
             if identity in SHARED_BY_MISTAKE and int(descriptor) not in replaced:
                 what, name = SHARED_BY_MISTAKE[identity]
-                others.setdefault(what, []).append(self._at(name, key))
+                others.setdefault(what, []).append(self.at(name, key))
                 continue
-            peer = _peer(int(descriptor)) if identity.startswith("socket:") else None
+            peer = peer_of(int(descriptor)) if identity.startswith("socket:") else None
             if peer:
-                connections.append(self._at(peer + (" by TLS" if is_tls(int(descriptor)) else ""), key))
+                connections.append(self.at(peer + (" by TLS" if is_tls(int(descriptor)) else ""), key))
         return sorted(connections), others
 
-    def _at(self, name, *keys):
+    def at(self, name, *keys):
         where = next((self._places[key] for key in keys if self._places.get(key)), None)
         return f"{name} at {where}" if where else name
 
@@ -195,7 +206,8 @@ def shown(path):
 
 def counted(found, what):
     shown = ", ".join(found[:MAX_NAMES]) + (", …" if len(found) > MAX_NAMES else "")
-    return f"{len(found)} {what}{'s' if len(found) > 1 else ''} ({shown})"
+    plural = "" if len(found) == 1 else "es" if what.endswith("s") else "s"
+    return f"{len(found)} {what}{plural} ({shown})"
 
 
 def is_tls(descriptor):
@@ -208,7 +220,7 @@ def is_tls(descriptor):
     return any(type(one) is ssl.SSLSocket and one.fileno() == descriptor for one in gc.get_objects())
 
 
-def _peer(descriptor):
+def peer_of(descriptor):
     """Return the peer's address of a connected socket, or None if it listens or was never connected."""
     try:
         # The class in C: that of the module may be gevent's, which makes an event loop.
@@ -224,11 +236,16 @@ def _peer(descriptor):
     return peer if isinstance(peer, str) else f"{peer[0]}:{peer[1]}"
 
 
-def _key(descriptor, identity):
+def key_of(descriptor, identity):
     """Return a key of an open descriptor. A socket has an identity, whatever its number; other descriptors have none of their
     own.
     """
     return identity if identity is None or identity.startswith("socket:") else (descriptor, identity)
+
+
+def tasks():
+    """Return the numbers of the threads of this process."""
+    return _list("task")
 
 
 def _list(what):
@@ -239,7 +256,7 @@ def _list(what):
         return []
 
 
-def _descriptors():
+def descriptors():
     """Yield the number and the kernel's identity of each open descriptor: a number alone may be reused."""
     for descriptor in _list("fd"):
         identity = _identity(descriptor)
@@ -255,9 +272,10 @@ def _identity(descriptor):
         return None
 
 
-def _kernel_name(task):
+def kernel_name(path):
+    """Return the name of a thread or a process, by its directory in /proc, or None if it has ended."""
     try:
-        with open(f"/proc/self/task/{task}/comm") as file:
+        with open(f"/proc/{path}/comm") as file:
             return file.read().strip()
     except OSError:
         return None

@@ -65,6 +65,10 @@ class Half:
         self.gevent_fault = None
         #: In a helper, its life: an object of `bolide.helpers.helper`.
         self.helper = None
+        #: With `refork-after`, an object of `bolide.succession`.
+        self.lineage = None
+        #: Its forks know that they are forks of a worker's image: hooks that are registered once are in place.
+        self.was_worker = False
         #: With `develop`, an object of `bolide.development.developing`.
         self.development = None
 
@@ -199,6 +203,10 @@ class Half:
         if self.gunicorn is not None and not self.log.is_forked():
             self.gunicorn.begin()
         gc.collect()
+        if self.settings["recycling"]["refork_after"] and not self.log.is_forked():
+            from bolide import succession
+
+            self.lineage = succession.Lineage()
         gc.freeze()
         # The master asks for the stack of a thread that exceeds its time limit before it kills the worker, and of a worker that
         # does not begin to serve. Workers must have the handler from their first moment on, because the signal's default action
@@ -226,6 +234,16 @@ class Half:
         self.log.name_process(number)
         name_process(self.native, self.settings, f"worker {number}")
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
+        if not self.was_worker:
+            self.register_hooks()
+        if self.lineage is not None:
+            self.lineage.begin_worker()
+        if self.gunicorn is not None:
+            self.gunicorn.begin_worker()
+        self.join_debugger()
+
+    def register_hooks(self):
+        self.was_worker = True
         # A child that a view forks shares the worker's sockets. If it returns from the view, it must not serve.
         os.register_at_fork(
             before=self.native.prepare_fork, after_in_child=self.native.note_child, after_in_parent=self.native.note_fork
@@ -235,9 +253,34 @@ class Half:
             import gc
 
             gc.callbacks.append(self.native.note_collection)
-        if self.gunicorn is not None:
-            self.gunicorn.begin_worker()
-        self.join_debugger()
+
+    def release_for_fork(self, own):
+        """Close what the application can open again. Return a line for each other thing that forks can't share."""
+        if any(interface == "asgi" for _, _, interface in self.applications):
+            return ["it serves an ASGI application in an event loop, which can't be forked"]
+        return self.lineage.release(own)
+
+    def rehearse_fork(self):
+        """Make the requests of `warmup` as a worker does. Return what `release_for_fork` returns afterwards."""
+        from bolide import internal_requests, succession
+
+        self.lineage = succession.Lineage()
+        self.lineage.begin_worker()
+        internal_requests.warm_up(self.applications, self.settings)
+        return self.release_for_fork([])
+
+    def fork_prototype(self):
+        """Fork a worker that has drained. Return the result of ``os.fork``."""
+        from bolide.gevent.patching import fork
+
+        return fork()
+
+    def become_prototype(self):
+        """This process is a fork of a worker, and a prototype from now on."""
+        self.has_served = False
+        self.log.name_process(0)
+        name_process(self.native, self.settings, "prototype")
+        self.lineage.become_prototype()
 
     def join_debugger(self):
         if "_BOLIDE_DEBUGGER" in os.environ:

@@ -123,6 +123,7 @@ SETTLED = [
     (r"room for \d+", "room for 4096"),
     (r"\(for [^)]*\)", "(for 1.4 s)"),
     (r"up [^,;]+,", "up 3 min 12 s,"),
+    (r"\d+ MiB \(\d+ private\)", "20 MiB (4 private)"),
     (r"\d+ MiB", "20 MiB"),
     (r"CPU [^,]+", "CPU 60 ms (0 %)"),
     (r"[\d.]+ requests/s", "0.1 requests/s"),

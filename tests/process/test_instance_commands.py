@@ -60,7 +60,7 @@ def test_status_says_age_memory_cpu_rate_and_errors_of_each_worker_in_the_order_
     text = wait_until(said, "three workers that serve")
     assert re.findall(r"^worker (\d)", text, re.M) == ["1", "2", "3"]
     assert re.search(r"^queue: 0 connections waiting, room for \d+$", text, re.M)
-    usage = r"; up \d+ m?s, \d+ MiB, CPU \S+ m?s \(\d+ %\), \d+\.\d requests/s, \d+ errors?$"
+    usage = r"; up \d+ m?s, \d+ MiB \(\d+ private\), CPU \S+ m?s \(\d+ %\), \d+\.\d requests/s, \d+ errors?$"
     assert len(re.findall(usage, text, re.M)) == 3, text
     answer = json.loads(call("status", "--json", instance.pid)[1])
     assert all(worker["resident_bytes"] > 1 << 20 and worker["cpu_ms"] >= 0 for worker in answer["workers"])

@@ -7,9 +7,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bolide_contract::life::PerLife;
 use bolide_contract::message::{self, Report, crash_signal};
 use bolide_prototype::signals::keep_errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -34,7 +34,7 @@ struct DyingProcess {
     before: [libc::sigaction; FAULTS.len()],
 }
 
-static PLACE: OnceLock<DyingProcess> = OnceLock::new();
+static PLACE: PerLife<DyingProcess> = PerLife::new();
 /// Only one fault is reported, and one request for stacks at a time.
 static IS_BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -72,6 +72,15 @@ pub fn install(row: u32, control: &OwnedFd) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes the handler away again, in a fork of a worker that becomes a prototype.
+pub fn uninstall() {
+    let Some(place) = PLACE.get() else { return };
+    for (signal, before) in FAULTS.iter().zip(&place.before) {
+        // SAFETY: the action is the one that the kernel has returned for this signal.
+        unsafe { libc::sigaction(*signal, before, std::ptr::null_mut()) };
+    }
 }
 
 extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

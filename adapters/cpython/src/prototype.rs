@@ -2,13 +2,13 @@
 //! the application. It decides nothing. The prototype's process runs it, and each worker until it serves.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
 use bolide_contract::hooks::CallArgument;
-use bolide_engine::{Assignment as EngineAssignment, preload};
+use bolide_engine::{Assignment as EngineAssignment, opened_for_worker, preload};
 use bolide_prototype::{Application, FailureNote, Function, Helper, Loading, report_imports};
 use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
@@ -77,6 +77,24 @@ impl Assignment {
     }
 }
 
+impl PythonApplication<'_> {
+    /// The result of a fork by Python, which runs the hooks of `os.register_at_fork`.
+    fn forked(&self, forked: PyResult<Bound<'_, PyAny>>) -> io::Result<ForkResult> {
+        match forked.and_then(|pid| pid.extract::<i32>()) {
+            Ok(0) => {
+                // Hooks of a worker before it, if there was one, take this process for a child of the application.
+                bolide_engine::forks::begin_process();
+                Ok(ForkResult::Child)
+            }
+            Ok(pid) => Ok(ForkResult::Parent { child: Pid::from_raw(pid) }),
+            Err(error) => {
+                let errno = error.value(self.half.py()).getattr("errno").and_then(|errno| errno.extract());
+                Err(io::Error::from_raw_os_error(errno.unwrap_or(nix::libc::EAGAIN)))
+            }
+        }
+    }
+}
+
 impl Application for PythonApplication<'_> {
     type Error = PyErr;
 
@@ -141,16 +159,7 @@ impl Application for PythonApplication<'_> {
 
     /// As `os.fork` does it, so that `os.register_at_fork` hooks run and random number generators are seeded again.
     fn fork(&mut self, kind: ChildKind) -> io::Result<ForkResult> {
-        let py = self.half.py();
-        let forked = self.half.call_method1("fork", (kind == ChildKind::RequestWorker,)).and_then(|pid| pid.extract::<i32>());
-        match forked {
-            Ok(0) => Ok(ForkResult::Child),
-            Ok(pid) => Ok(ForkResult::Parent { child: Pid::from_raw(pid) }),
-            Err(error) => {
-                let errno = error.value(py).getattr("errno").and_then(|errno| errno.extract());
-                Err(io::Error::from_raw_os_error(errno.unwrap_or(nix::libc::EAGAIN)))
-            }
-        }
+        self.forked(self.half.call_method1("fork", (kind == ChildKind::RequestWorker,)))
     }
 
     fn recover(&mut self, pid: u32) {
@@ -174,6 +183,20 @@ impl Application for PythonApplication<'_> {
         self.half.call_method0("begin_generation").map(drop)
     }
 
+    fn release_for_fork(&mut self, own: &[RawFd]) -> PyResult<Vec<String>> {
+        services::release_own_locks();
+        self.half.call_method1("release_for_fork", (own.to_vec(),))?.extract()
+    }
+
+    fn fork_prototype(&mut self) -> io::Result<ForkResult> {
+        self.forked(self.half.call_method0("fork_prototype"))
+    }
+
+    fn become_prototype(&mut self) -> PyResult<()> {
+        crash_handler::uninstall();
+        self.half.call_method0("become_prototype").map(drop)
+    }
+
     fn become_helper(&mut self, number: u32) -> PyResult<()> {
         self.half.call_method1("become_helper", (number,)).map(drop)
     }
@@ -186,12 +209,15 @@ impl Application for PythonApplication<'_> {
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
         let (caches, metrics, rate_limits) = (services::caches(), services::metrics(), services::rate_limits());
         let assignment = EngineAssignment { caches, metrics, rate_limits, ..assignment };
-        uwsgi_module::attach(&assignment)?;
-        if assignment.settings.lifecycle.crash_reports.is_some() {
-            crash_handler::install(assignment.row, &assignment.control)?;
-        }
-        let wants_imports = assignment.settings.watching.imports.is_some();
-        let control = wants_imports.then(|| assignment.control.try_clone()).transpose()?;
+        let succession = assignment.succession.clone();
+        let control = opened_for_worker(succession.as_deref(), || {
+            uwsgi_module::attach(&assignment)?;
+            if assignment.settings.lifecycle.crash_reports.is_some() {
+                crash_handler::install(assignment.row, &assignment.control)?;
+            }
+            let wants_imports = assignment.settings.watching.imports.is_some();
+            wants_imports.then(|| assignment.control.try_clone()).transpose()
+        })?;
         let assignment = Assignment { engine: Mutex::new(Some(assignment)), note, control };
         self.half.call_method1("serve", (assignment,))?.extract()
     }

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::Once;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Once, OnceLock};
 
+use bolide_contract::life::PerLife;
 use bolide_contract::message::{self, Asked, Report};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
@@ -38,7 +39,7 @@ struct WorkerLink {
     taken_connections: TakenConnections,
 }
 
-static LINK: OnceLock<Link> = OnceLock::new();
+static LINK: PerLife<Link> = PerLife::new();
 
 /// The shortest limit of a request that was reported to the master, in milliseconds.
 static SHORTEST_LIMIT_MS: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -58,7 +59,7 @@ pub fn attach(assignment: &Assignment) -> io::Result<()> {
             taken_connections: TakenConnections::new(row, assignment.worker, threads)?,
         }),
     };
-    LINK.get_or_init(|| link);
+    set(link);
     Ok(())
 }
 
@@ -67,8 +68,14 @@ pub fn attach_helper(helper: &Helper) -> io::Result<()> {
     let (scoreboard, row) = helper.scoreboard();
     uwsgi_signals::attach(helper.signals(), scoreboard.row(row).ok_or(io::ErrorKind::NotFound)?);
     let link = Link { scoreboard, row, control: helper.descriptor().try_clone_to_owned()?, worker: None };
-    LINK.get_or_init(|| link);
+    set(link);
     Ok(())
+}
+
+fn set(link: Link) {
+    SHORTEST_LIMIT_MS.store(u32::MAX, Relaxed);
+    // A process serves or helps once.
+    let _is_set = LINK.set(link);
 }
 
 /// The meters of the worker's first thread, for what the process does as a whole.

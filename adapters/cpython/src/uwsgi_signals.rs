@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use bolide_contract::life::PerLife;
 use bolide_contract::uwsgi_signals::{Registration, Registrations};
 use bolide_engine::app::SignalOutcome;
 use bolide_engine::uwsgi_signals::{SignalPort, Waited};
@@ -15,9 +16,9 @@ use pyo3::prelude::*;
 use crate::native::call;
 use crate::object::Object;
 
-static PORT: OnceLock<Arc<SignalPort>> = OnceLock::new();
+static PORT: PerLife<Arc<SignalPort>> = PerLife::new();
 /// The row of this process, which says whether it serves.
-static ROW: OnceLock<&'static Row> = OnceLock::new();
+static ROW: PerLife<&'static Row> = PerLife::new();
 /// `bolide.uwsgi.signals.Signals.run(number)`
 static RUNNER: OnceLock<Object> = OnceLock::new();
 
@@ -28,8 +29,8 @@ const FAILED_FATALLY: i64 = 2;
 
 /// Called in a process that is about to serve or to help.
 pub fn attach(port: &Arc<SignalPort>, row: &'static Row) {
-    PORT.get_or_init(|| port.clone());
-    ROW.get_or_init(|| row);
+    // A process serves or helps once.
+    let (_port, _row) = (PORT.set(port.clone()), ROW.set(row));
 }
 
 /// Runs the handler of a signal. The calling thread holds the interpreter.

@@ -316,6 +316,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             worker: 1,
             scoreboard,
             ticket_keys: None,
+            succession: None,
             signals: Arc::new(SignalPort::new(control.try_clone().expect("a copy"), scoreboard.row(0).expect("a row"))),
             control,
             listeners,

@@ -1,10 +1,10 @@
 //! The test language under a real master: its implementation of a prototype. It loads one application, `testing`; any other name
 //! is an application that can't be loaded. It does not know requests. The prototype's process runs it, and each worker.
 
-use std::io;
 use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fs, io};
 
 use bolide_contract::boot::Boot;
 use bolide_contract::settings::{ApplicationSource, Settings};
@@ -62,6 +62,13 @@ impl Application for TestApplication {
     fn become_worker(&mut self, number: u32) -> io::Result<()> {
         bolide_log::line(&format!("worker {number} of the test language"));
         Ok(())
+    }
+
+    /// The test language opens nothing. It refuses where a file tells it to.
+    fn release_for_fork(&mut self, _own: &[RawFd]) -> io::Result<Vec<String>> {
+        let settings = self.settings.as_ref().ok_or_else(|| io::Error::other("nothing was prepared"))?;
+        let directory = settings.application.chdir.as_deref().unwrap_or(Path::new("."));
+        Ok(fs::read_to_string(directory.join("held")).into_iter().collect())
     }
 
     fn become_helper(&mut self, number: u32) -> io::Result<()> {

@@ -9,6 +9,7 @@ pub mod children;
 pub mod clock;
 
 pub mod engine_row;
+pub mod life;
 pub mod message;
 pub mod metric_list;
 pub mod rate;

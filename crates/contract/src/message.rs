@@ -2,7 +2,7 @@
 //! on the pair means that the other side is gone.
 //!
 //! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian. Some carry a descriptor: `Fork` the
-//! worker's end of its own pair with the master, `Serve` a connection, `TakeLog` a file.
+//! worker's end of its own pair with the master, `Succeed` the new prototype's, `Serve` a connection, `TakeLog` a file.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -62,8 +62,9 @@ messages! {
     /// A message from the master to a prototype or a worker.
     pub enum Order {
         /// To a prototype: fork the worker or helper of this number for this scoreboard row. The packet carries a descriptor. A
-        /// worker on trial sends `reload-probe` to its application before it serves.
-        1 => Fork { row: u32, number: u32, is_on_trial: bool, kind: ChildKind },
+        /// worker on trial sends `reload-probe` to its application before it serves. `is_first`: it does not replace another one
+        /// of its generation.
+        1 => Fork { row: u32, number: u32, is_on_trial: bool, is_first: bool, kind: ChildKind },
         /// To a prototype: do not fork any more, and exit after the last worker has exited.
         2 => Retire,
         /// To a worker whose successor serves: accept no more connections, answer more requests on open connections with
@@ -98,6 +99,9 @@ messages! {
         /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
         /// watches them.
         10 => Look,
+        /// To a worker: like `Drain` with successors. When it has drained, it forks a process that becomes another prototype of
+        /// its generation, at the other end of the socket that the packet carries, and exits.
+        14 => Succeed,
         /// To a worker or a helper: run the handler of this signal (uWSGI's), between two requests.
         20 => Signal { number: u8 },
         /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it
@@ -116,6 +120,11 @@ messages! {
         /// Prototype, with `fork-safety = lazy`: the application has opened resources that workers can't share, as logged. This
         /// prototype exits; the next one of its generation leaves loading to the workers.
         111 => Unshared,
+        /// Prototype that a worker has forked (`Succeed`): it takes orders. The master is its parent.
+        112 => Succeeded { pid: u32 },
+        /// Worker, at the socket of `Succeed`: the application has opened what forked workers can't share, as logged. The worker
+        /// exits.
+        113 => Refused,
         /// Prototype: the worker or helper of this row was forked.
         103 => Forked { row: u32, pid: u32 },
         /// Prototype: fork failed with this errno.
@@ -458,11 +467,11 @@ mod tests {
     fn every_message_comes_out_as_it_went_in() {
         let (left, right) = pair();
         let serve = Order::Serve { listener: 1 };
-        let fork = |kind, is_on_trial| Order::Fork { row: 7, kind, number: 3, is_on_trial };
+        let fork = |kind, is_on_trial| Order::Fork { row: 7, kind, number: 3, is_on_trial, is_first: !is_on_trial };
         let drain = |has_successors| Order::Drain { has_successors };
         let others = [Order::Retire, drain(false), drain(true), Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
         let hand_over = |has_takers| Order::HandOver { has_takers };
-        let pauses = [Order::Pause, Order::Resume, Order::Look, hand_over(false), hand_over(true), Order::Spare];
+        let pauses = [Order::Pause, Order::Resume, Order::Look, hand_over(false), hand_over(true), Order::Spare, Order::Succeed];
         let signals = [Order::Signal { number: 255 }, Order::JoinPool { pool: Pool::Farm(2) }];
         let forks = ChildKind::ALL.into_iter().flat_map(|kind| [fork(kind, false), fork(kind, true)]);
         for order in forks.chain(others).chain(pauses).chain(signals) {
@@ -472,6 +481,8 @@ mod tests {
         for report in [
             Report::Loaded { milliseconds: 9 },
             Report::LoadFailed,
+            Report::Succeeded { pid: 7 },
+            Report::Refused,
             Report::Forked { row: 1, pid: 2 },
             Report::ForkFailed { row: 1, errno: 11 },
             Report::Ended { row: 1, pid: 2, status: 9 },
@@ -502,7 +513,7 @@ mod tests {
     fn a_descriptor_travels_with_its_order() {
         let (left, right) = pair();
         let (near, far) = pair();
-        let fork = Order::Fork { row: 0, kind: ChildKind::RequestWorker, number: 1, is_on_trial: false };
+        let fork = Order::Fork { row: 0, kind: ChildKind::RequestWorker, number: 1, is_on_trial: false, is_first: true };
         send(left.as_fd(), &fork, Some(far.as_raw_fd())).expect("sent");
         drop(far);
         let Ok(Received::Message(_, Some(descriptor))) = receive::<Order>(right.as_fd()) else {

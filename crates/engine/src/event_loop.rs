@@ -60,6 +60,7 @@ use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Due, EventSource, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 use crate::sockets::socket;
+use crate::succession::opened_for_worker;
 
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;
@@ -69,11 +70,14 @@ pub(crate) const EVENTS: usize = 256;
 /// # Errors
 /// The poll or another thread can't be created, or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
-    let shared = prepare(language, assignment)?;
+    let succession = assignment.succession.clone();
+    let shared = opened_for_worker(succession.as_deref(), || prepare(language, assignment))?;
     if shared.worker.has_one_thread {
-        forks::set_fork_hooks(shared.clone());
+        let hooks = Arc::downgrade(&shared);
+        forks::set_fork_hooks(hooks);
     }
     threads::run(&shared)?;
+    shared.end_threads_before_succession();
     shared.worker.peer_warnings.log_rest(shared.worker.number);
     shared.report(|row, pid| Report::Leaving { row, pid });
     Ok(())

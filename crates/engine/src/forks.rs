@@ -9,11 +9,14 @@
 //! forks.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
+
+use bolide_contract::life::PerLife;
 
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HAS_FORKED: AtomicBool = AtomicBool::new(false);
-static FORK_HOOKS: OnceLock<Arc<dyn ForkHooks>> = OnceLock::new();
+/// Those of this worker, as long as it serves.
+static FORK_HOOKS: PerLife<Weak<dyn ForkHooks>> = PerLife::new();
 
 /// Ends and restarts the threads beside the only thread that runs the language.
 pub(crate) trait ForkHooks: Send + Sync {
@@ -24,22 +27,22 @@ pub(crate) trait ForkHooks: Send + Sync {
 }
 
 /// Registers the hooks for each fork.
-pub(crate) fn set_fork_hooks(hooks: Arc<dyn ForkHooks>) {
-    // A process is one worker, so this is called once.
+pub(crate) fn set_fork_hooks(hooks: Weak<dyn ForkHooks>) {
+    // A process is one worker, so this is called once in its life.
     let _ = FORK_HOOKS.set(hooks);
 }
 
 /// The application is about to fork, in the calling thread.
 pub fn prepare_fork() {
-    if let Some(hooks) = FORK_HOOKS.get() {
+    if let Some(hooks) = FORK_HOOKS.get().and_then(Weak::upgrade) {
         hooks.before_fork();
     }
 }
 
 /// The application has forked, and the parent may have other threads again.
 pub fn resume_after_fork() {
-    if let Some(hooks) = FORK_HOOKS.get() {
-        hooks.clone().after_fork();
+    if let Some(hooks) = FORK_HOOKS.get().and_then(Weak::upgrade) {
+        hooks.after_fork();
     }
 }
 
@@ -51,6 +54,12 @@ pub fn note_child() {
 /// The application has forked a child of this process.
 pub fn note_fork() {
     HAS_FORKED.store(true, Relaxed);
+}
+
+/// A prototype has forked this process, or it becomes one itself: whatever a worker before it has forked is not its own.
+pub fn begin_process() {
+    IS_CHILD.store(false, Relaxed);
+    HAS_FORKED.store(false, Relaxed);
 }
 
 /// Other processes may have the sockets open too.

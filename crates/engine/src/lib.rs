@@ -23,6 +23,7 @@ mod services;
 mod sessions;
 mod slow;
 mod sockets;
+mod succession;
 pub mod uwsgi_signals;
 
 pub use event_loop::draining::cut_off_late_stream;
@@ -39,3 +40,4 @@ pub use scheduling::handover::ConnectionQueue;
 pub use sessions::affinity::SessionLinks;
 pub use sockets::listener::ListeningSocket;
 pub use sockets::taken_connections;
+pub use succession::{Succession, opened_for_worker};

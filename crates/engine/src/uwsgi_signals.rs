@@ -233,7 +233,7 @@ impl SignalPort {
                 Received::Message(Order::Signal { number }, _) => inbox.own.push_back(number),
                 Received::Message(Order::JoinPool { .. }, Some(pipe)) => inbox.pools.push(Arc::new(pipe)),
                 Received::Message(order, descriptor) => {
-                    inbox.is_told_to_end = matches!(order, Order::Stop | Order::Drain { .. });
+                    inbox.is_told_to_end = matches!(order, Order::Stop | Order::Drain { .. } | Order::Succeed);
                     inbox.kept.push_back((order, descriptor));
                 }
                 Received::Nothing => return Ok(false),

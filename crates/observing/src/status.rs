@@ -26,7 +26,7 @@ const MEBIBYTE: u64 = 1 << 20;
 /// # Errors
 /// There is no such instance, it does not answer, or the output can't be written.
 pub fn run(request: &InstanceRequest, output: &mut impl Write) -> Result<(), Ending> {
-    let mut usages = Usages::default();
+    let mut usages = Usages::in_full();
     let clears = !request.json && std::io::stdout().is_terminal();
     loop {
         let (_, mut answer) = ask_about(request.instance.as_deref(), &json!({"ask": "status"}))?;
@@ -78,6 +78,7 @@ fn in_words(answer: &Value) -> String {
         let _ = writeln!(said, "queue: {} waiting, room for {most}", counted(waiting, "connection"));
     }
     write_generations(answer, &mut said);
+    write_origins(answer, &mut said);
     write_workers(answer, &mut said);
     write_logs(answer, &mut said);
     write_services(answer, &mut said);
@@ -112,7 +113,9 @@ fn usage_in_words(child: &Value) -> String {
         parts.push(format!("up {}", duration(if age_ms < 1000 { age_ms } else { age_ms / 1000 * 1000 })));
     }
     if let Some(bytes) = child["resident_bytes"].as_u64() {
-        parts.push(format!("{} MiB", bytes / MEBIBYTE));
+        let private = child["private_bytes"].as_u64();
+        let private = private.map_or_else(String::new, |bytes| format!(" ({} private)", bytes / MEBIBYTE));
+        parts.push(format!("{} MiB{private}", bytes / MEBIBYTE));
     }
     if let Some((cpu_ms, percent)) = child["cpu_ms"].as_u64().zip(child["cpu_percent"].as_f64()) {
         parts.push(format!("CPU {} ({percent:.0} %)", duration(cpu_ms)));
@@ -131,6 +134,19 @@ fn write_generations(answer: &Value, said: &mut String) {
     let generations: Vec<_> = answer["generations"].as_array().into_iter().flatten().map(GenerationRow::of).collect();
     if generations.len() > 1 {
         generations.iter().for_each(|generation| _ = writeln!(said, "{}", generation.in_words()));
+    }
+}
+
+/// Writes a line about each prototype that was a worker.
+fn write_origins(answer: &Value, said: &mut String) {
+    for prototype in answer["prototypes"].as_array().into_iter().flatten().filter(|prototype| prototype["worker"].is_object()) {
+        let (pid, generation) = (text(&prototype["pid"]), text(&prototype["generation"]));
+        let (number, worker) = (text(&prototype["worker"]["number"]), text(&prototype["worker"]["pid"]));
+        let forks = answer["workers"].as_array().into_iter().flatten().filter(|worker| worker["prototype"] == prototype["pid"]);
+        let forks = counted(forks.count() as u64, "worker");
+        let usage = usage_in_words(prototype);
+        let origin = format!("forked from worker {number} (pid {worker}), {forks} forked from it");
+        let _ = writeln!(said, "prototype (pid {pid}) of generation {generation}: {origin}{usage}");
     }
 }
 
@@ -249,10 +265,10 @@ mod tests {
     #[test]
     fn a_number_that_is_not_known_is_left_out() {
         let known = json!({
-            "age_ms": 192_700, "resident_bytes": 32 << 20, "cpu_ms": 1250, "cpu_percent": 0.65, "requests_per_second": 2.54,
-            "errors": 1,
+            "age_ms": 192_700, "resident_bytes": 32 << 20, "private_bytes": 12 << 20, "cpu_ms": 1250, "cpu_percent": 0.65,
+            "requests_per_second": 2.54, "errors": 1,
         });
-        assert_eq!(usage_in_words(&known), "; up 3 min 12 s, 32 MiB, CPU 1.2 s (1 %), 2.5 requests/s, 1 error");
+        assert_eq!(usage_in_words(&known), "; up 3 min 12 s, 32 MiB (12 private), CPU 1.2 s (1 %), 2.5 requests/s, 1 error");
         assert_eq!(usage_in_words(&json!({ "age_ms": null })), "");
     }
 }

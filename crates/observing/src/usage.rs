@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub struct Usages {
     last: HashMap<i32, Counted>,
+    /// Which part of its memory a process shares is measured too. The kernel walks all its pages for that, which takes
+    /// milliseconds.
+    is_in_full: bool,
 }
 
 /// Counters of a process since its start.
@@ -23,20 +26,28 @@ struct Counted {
 }
 
 impl Usages {
+    /// Measures private memory too.
+    pub fn in_full() -> Usages {
+        Usages { is_in_full: true, ..Usages::default() }
+    }
+
     /// Adds to each process of an answer its memory, its CPU time, and its rates: since the last answer, or since its start if
     /// this is the first one.
     pub fn add_to(&mut self, answer: &mut Value) {
         let mut now = HashMap::new();
-        for list in ["workers", "helpers", "attendants"] {
+        for list in ["prototypes", "workers", "helpers", "attendants"] {
             for child in answer.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 let pid = child["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
                 let (Some(pid), Some(age_ms)) = (pid.filter(|pid| *pid > 0), child["age_ms"].as_u64()) else { continue };
-                let resident_bytes = usage_of(Pid::from_raw(pid), false).map(|usage| usage.resident);
                 // Without the right to look (`hidepid` of /proc), there are no numbers.
-                let (Some(cpu_ms), Some(resident_bytes)) = (cpu_ms_of(pid), resident_bytes) else { continue };
+                let usage = usage_of(Pid::from_raw(pid), self.is_in_full);
+                let (Some(cpu_ms), Some(usage)) = (cpu_ms_of(pid), usage) else { continue };
                 let counted = Counted { age_ms, cpu_ms, requests: child["requests"].as_u64().unwrap_or(0) };
                 let before = self.last.get(&pid).copied().filter(|before| before.age_ms < age_ms).unwrap_or_default();
-                child["resident_bytes"] = json!(resident_bytes);
+                child["resident_bytes"] = json!(usage.resident);
+                if let Some(private_bytes) = usage.unique {
+                    child["private_bytes"] = json!(private_bytes);
+                }
                 child["cpu_ms"] = json!(cpu_ms);
                 child["cpu_percent"] = json!(tenths(100.0 * rate(before.cpu_ms, cpu_ms, before, counted) / 1000.0));
                 if list == "workers" {
@@ -79,6 +90,15 @@ mod tests {
         let mut third = answer(1000, 3);
         usages.add_to(&mut third);
         assert_eq!(third["workers"][0]["requests_per_second"], 3.0);
+        assert!(third["workers"][0].get("private_bytes").is_none());
+    }
+
+    #[test]
+    fn private_memory_is_a_part_of_what_is_resident() {
+        let mut answer = json!({"prototypes": [{"pid": std::process::id(), "age_ms": 5}]});
+        Usages::in_full().add_to(&mut answer);
+        let bytes = ["private_bytes", "resident_bytes"].map(|key| answer["prototypes"][0][key].as_u64().unwrap_or(0));
+        assert!(bytes[0] > 0 && bytes[0] <= bytes[1], "{bytes:?}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! prototype's process calls it, and each worker after the fork.
 
 use std::io;
+use std::os::fd::RawFd;
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
@@ -118,6 +119,35 @@ pub trait Application {
     /// # Errors
     /// An error that prevents the language from working.
     fn begin_generation(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    /// In a worker that has drained and is to be the base of its siblings (`refork-after`): closes what the application can open
+    /// again, and returns what else it has opened that no fork can share, a line for each. With none, everything that is left is
+    /// made ready to be shared, as by [`Application::freeze`]. `own` are the descriptors that the server has opened.
+    ///
+    /// # Errors
+    /// An error that prevents the language from working.
+    fn release_for_fork(&mut self, own: &[RawFd]) -> Result<Vec<String>, Self::Error> {
+        let _ = own;
+        Ok(vec!["no process of this language can be forked once it has served".to_owned()])
+    }
+
+    /// Forks a worker that has drained, after [`Application::release_for_fork`].
+    ///
+    /// # Errors
+    /// The error of fork(2).
+    fn fork_prototype(&mut self) -> io::Result<ForkResult> {
+        // SAFETY: a worker that has drained has ended its threads, and has found none of the application's, so no other thread
+        // holds a lock.
+        Ok(unsafe { fork()? })
+    }
+
+    /// This process, a fork of a worker, is a prototype from now on.
+    ///
+    /// # Errors
+    /// An error that prevents the language from working.
+    fn become_prototype(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 

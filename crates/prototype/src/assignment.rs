@@ -63,6 +63,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         bulkheads: boot.bulkheads.iter().map(bulkhead).collect::<io::Result<_>>()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         spans: boot.spans.map(copied).transpose()?,
+        succession: None,
         // The language has attached them, and adds them.
         caches: &[],
         metrics: None,

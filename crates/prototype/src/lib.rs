@@ -68,14 +68,19 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     }
     application.freeze()?;
     prototype.report_loaded(began.elapsed())?;
-    let Some(child) = prototype.wait_for_fork(application)? else {
-        // The exit handlers of the application must not outlive the master either.
-        signals::follow_parents()?;
-        return Ok(0);
-    };
-    match child.kind {
-        ChildKind::RequestWorker => live_as_worker(prototype, application, &child),
-        ChildKind::Helper => live_as_helper(prototype, application, &child),
+    loop {
+        let Some(child) = prototype.wait_for_fork(application)? else {
+            // The exit handlers of the application must not outlive the master either.
+            signals::follow_parents()?;
+            return Ok(0);
+        };
+        let status = match child.kind {
+            ChildKind::RequestWorker => live_as_worker(prototype, application, &child)?,
+            ChildKind::Helper => return live_as_helper(prototype, application, &child),
+        };
+        if !prototype.succeed(application)? {
+            return Ok(status);
+        }
     }
 }
 

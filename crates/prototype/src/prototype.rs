@@ -1,17 +1,18 @@
 //! The loop of a prototype: it executes the master's orders and reports. The application itself is the adapter's. The prototype
 //! runs it, and workers report the files that they import (`py-autoreload`) as it does.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::{Boot, BulkheadFiles, SessionFiles};
-use bolide_contract::children::{ChildKind, Task};
+use bolide_contract::children::Task;
+use bolide_contract::life;
 use bolide_contract::message::{self, IMPORTS_BYTES, Order, Received, Report};
-use bolide_engine::Assignment;
 use bolide_engine::uwsgi_signals::report_registrations;
+use bolide_engine::{Assignment, Succession, opened_for_worker};
 use bolide_scoreboard::Scoreboard;
 use bolide_scoreboard::log_losses::LogLosses;
 use nix::errno::Errno;
@@ -19,7 +20,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::signal::Signal;
-use nix::unistd::{ForkResult, getpid, getppid};
+use nix::unistd::{ForkResult, Pid, getpid, getppid};
 
 use crate::application::Application;
 use crate::assignment::{ForkedAs, SharedMemory, assignment};
@@ -41,8 +42,8 @@ pub struct Prototype {
     /// The control socket: the prototype's, and in a worker or a helper its own.
     control: Option<OwnedFd>,
     children: Children,
-    /// Numbers of the workers that were forked.
-    numbers: BTreeSet<u32>,
+    /// In a worker of an instance with `refork-after`: what it needs to become another prototype.
+    succession: Option<Arc<Succession>>,
     /// It does not fork any more, and exits when its last child has exited.
     is_retiring: bool,
 }
@@ -104,7 +105,7 @@ impl Prototype {
             failure_note,
             control: Some(control),
             children: Children::default(),
-            numbers: BTreeSet::new(),
+            succession: None,
             is_retiring: false,
         })
     }
@@ -130,9 +131,7 @@ impl Prototype {
 
     /// Reports to the master that workers can be ordered.
     pub fn report_loaded(&self, took: Duration) -> io::Result<()> {
-        // From here on the end of the control socket is noticed, so that workers get their time to finish. A prototype that was
-        // stopped in the meantime (SIGSTOP) is woken for it.
-        nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?;
+        follow_master()?;
         self.report(&Report::Loaded { milliseconds: u32::try_from(took.as_millis()).unwrap_or(u32::MAX) })
     }
 
@@ -182,7 +181,15 @@ impl Prototype {
     pub fn assignment(&mut self, worker: &ForkedAs) -> io::Result<(Assignment, FailureNote)> {
         let control = self.take_control()?;
         let memory = SharedMemory { scoreboard: &self.scoreboard, ticket_keys: self.ticket_keys.as_ref() };
-        Ok((assignment(&self.boot, &memory, control, worker)?, self.failure_note.try_clone()?))
+        self.succession = self.boot.settings.recycling.refork_after.map(|_| Arc::default());
+        if let Some(succession) = &self.succession {
+            succession.note(&control);
+        }
+        opened_for_worker(self.succession.as_deref(), || {
+            let assignment = assignment(&self.boot, &memory, control, worker)?;
+            let assignment = Assignment { succession: self.succession.clone(), ..assignment };
+            Ok((assignment, self.failure_note.try_clone()?))
+        })
     }
 
     /// The helper's end of its control socket.
@@ -224,8 +231,7 @@ impl Prototype {
             self.sleep(None)?;
             let Some(control) = &self.control else { return Ok(Wake::Orphaned) };
             match message::receive::<Order>(control.as_fd())? {
-                Received::Message(Order::Fork { row, kind, number, is_on_trial }, Some(control)) => {
-                    let is_first = !self.numbers.contains(&number);
+                Received::Message(Order::Fork { row, kind, number, is_on_trial, is_first }, Some(control)) => {
                     return Ok(Wake::Fork(ForkedAs { row, kind, number, is_first, is_on_trial }, control));
                 }
                 Received::Message(Order::Retire, _) => self.is_retiring = true,
@@ -274,9 +280,6 @@ impl Prototype {
                 return Ok(Some(new));
             }
             Ok(ForkResult::Parent { child }) => {
-                if new.kind == ChildKind::RequestWorker {
-                    self.numbers.insert(new.number);
-                }
                 self.children.add(new.row, child)?;
                 self.report(&Report::Forked { row: new.row, pid: child.as_raw() as u32 })?;
             }
@@ -288,8 +291,58 @@ impl Prototype {
         Ok(None)
     }
 
+    /// In a worker that has drained and that the master has ordered to: forks it into another prototype, unless its application
+    /// holds what forks can't share. Returns whether this process is the prototype.
+    pub fn succeed<A: Application>(&mut self, application: &mut A) -> Result<bool, A::Error> {
+        let Some(succession) = self.succession.take() else { return Ok(false) };
+        let own = succession.own_descriptors();
+        let Some(control) = succession.take() else { return Ok(false) };
+        let mut held = application.release_for_fork(&own)?;
+        if held.is_empty() && life::is_last() {
+            held.push(format!("this process has been forked from workers {} times", life::MAX_LIVES - 1));
+        }
+        if held.is_empty() {
+            signals::block_group(true)?;
+            match application.fork_prototype() {
+                Ok(ForkResult::Child) => {
+                    succession.close_own()?;
+                    self.begin_next(application, control)?;
+                    return Ok(true);
+                }
+                Ok(ForkResult::Parent { .. }) => {}
+                Err(error) => held.push(format!("it can't be forked: {error}")),
+            }
+            signals::block_group(false)?;
+        }
+        if !held.is_empty() {
+            let held = held.join("; ");
+            bolide_log::line(&format!("refork-after: the other workers can't be forked from this one: {held}"));
+            // A master that is gone needs no report.
+            let _ = message::send(control.as_fd(), &Report::Refused, None);
+        }
+        Ok(false)
+    }
+
+    /// This process was forked from a worker to be a prototype.
+    fn begin_next<A: Application>(&mut self, application: &mut A, control: OwnedFd) -> Result<(), A::Error> {
+        life::begin_next();
+        bolide_log::identity::set_worker(0);
+        set_non_blocking(&control)?;
+        // The master knows its workers by this group.
+        nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(io::Error::from)?;
+        signals::in_next_prototype(control.as_fd())?;
+        self.control = Some(control);
+        application.become_prototype()?;
+        follow_master()?;
+        self.report(&Report::Succeeded { pid: std::process::id() })?;
+        Ok(())
+    }
+
     /// The master is gone: workers notice it as well and drain. Those that have not ended in time are killed.
     fn end_orphaned(&mut self) {
+        if self.children.is_empty() {
+            return;
+        }
         bolide_log::line(&format!("the master is gone; its workers have {ORPHAN_MERCY_MS} ms to finish"));
         let end = Instant::now() + Duration::from_millis(ORPHAN_MERCY_MS);
         loop {
@@ -310,6 +363,13 @@ impl Prototype {
             result => result,
         }
     }
+}
+
+/// From here on the end of the control socket is noticed, so that workers get their time to finish. A prototype that was stopped
+/// in the meantime (SIGSTOP) is woken for it. The exit of the worker that it was forked from sends the same signal once, to no
+/// effect.
+fn follow_master() -> io::Result<()> {
+    Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?)
 }
 
 /// Sends a list of [`message::ImportedFile`], as JSON, over a control socket, in a sealed memory file. A list that is longer

@@ -58,6 +58,19 @@ pub fn in_prototype(control: BorrowedFd<'_>, master: i32, at_terminal: bool) -> 
     block_group(false)
 }
 
+/// Sets the signals of a prototype that was forked from a worker, in which they were blocked before. Its handlers are there.
+///
+/// # Errors
+/// The error of `pthread_sigmask`.
+pub fn in_next_prototype(control: BorrowedFd<'_>) -> io::Result<()> {
+    CONTROL.store(control.as_raw_fd(), Relaxed);
+    ROW.store(NO_ROW, Relaxed);
+    // A timer is not inherited (timer_create(2)).
+    TIMER.store(NO_TIMER, Relaxed);
+    OWNER.store(nix::unistd::getpid().as_raw(), Relaxed);
+    block_group(false)
+}
+
 /// Blocks or unblocks the group's signals: around a fork, until the child has set its identity here.
 ///
 /// # Errors

@@ -48,6 +48,16 @@ pub struct Snapshot {
     pub messages: Option<MessageCounts>,
     /// `None` without `admission`.
     pub admission: Option<AdmissionFacts>,
+    /// `None` without `refork-after`.
+    pub reforks: Option<ReforkCounts>,
+}
+
+/// How often a worker was to become the prototype of its generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReforkCounts {
+    pub done: u64,
+    /// Its application held what forks can't share, or it has exited.
+    pub failed: u64,
 }
 
 /// The numbers of adaptive admission.
@@ -185,6 +195,8 @@ pub struct WorkerFacts {
     pub address_space_bytes: u64,
     /// Its share of the memory, in which shared pages count in parts; `None` if it was not measured.
     pub proportional_bytes: Option<u64>,
+    /// Its memory that no other process shares; `None` if it was not measured.
+    pub private_bytes: Option<u64>,
     /// Connections that it holds open.
     pub connections: u32,
     /// The same by kind and state, counted at most a second ago.

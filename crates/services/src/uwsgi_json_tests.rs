@@ -6,7 +6,7 @@ use bolide_scoreboard::{ApplicationWork, Work};
 use super::*;
 use crate::reloads::ReloadCause;
 use crate::statistics::{
-    AdmissionFacts, LogFacts, MessageCounts, Metric, RateLimitFacts, RemoteMessageCounts, SocketFacts, SpanCounts,
+    AdmissionFacts, LogFacts, MessageCounts, Metric, RateLimitFacts, ReforkCounts, RemoteMessageCounts, SocketFacts, SpanCounts,
 };
 
 /// Two workers: one that serves a request on its second thread, and one without a process.
@@ -25,6 +25,7 @@ pub fn snapshot() -> Snapshot {
         last_spawn_s: 1_795_354_496,
         spawn_count: 3,
         proportional_bytes: Some(5_000_000),
+        private_bytes: Some(3_000_000),
         average_us: 170,
         signals: 6,
         signal_queue: 1,
@@ -33,6 +34,7 @@ pub fn snapshot() -> Snapshot {
     };
     Snapshot {
         spans: Some(SpanCounts { exported: 7, failed: 1, dropped: 2 }),
+        reforks: Some(ReforkCounts { done: 2, failed: 1 }),
         admission: Some(AdmissionFacts { rejected: 3, waiting: 2, limit: Some(40), service_us: Some(20_000) }),
         messages: Some(MessageCounts {
             published: 10,

@@ -13,6 +13,14 @@ pub fn parent_of(pid: i32) -> Option<i32> {
     process_state(pid).map(|(_, parent)| parent)
 }
 
+/// The real, effective, saved and filesystem user of a process; `None` if there is no such process.
+pub fn users_of(pid: i32) -> Option<[u32; 4]> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let numbers: Vec<u32> = line.split_whitespace().map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    numbers.try_into().ok()
+}
+
 /// The CPU time that a process has used since its start, in its own code and in the kernel, in milliseconds.
 pub fn cpu_ms_of(pid: i32) -> Option<u64> {
     cpu_ms_in(&numbers_of(pid)?)
@@ -91,6 +99,8 @@ mod tests {
     fn the_parent_of_a_process_is_read_from_the_kernel() {
         assert_eq!(parent_of(Pid::this().as_raw()), Some(Pid::parent().as_raw()));
         assert_eq!(parent_of(0), None);
+        let own = nix::unistd::getuid().as_raw();
+        assert_eq!((users_of(Pid::this().as_raw()), users_of(0)), (Some([own; 4]), None));
         let this = Pid::this().as_raw();
         assert!(thread_state(this, this as u32).is_some());
         assert_eq!(thread_state(this, 0), None);

@@ -26,10 +26,16 @@ def main(half):
     # A load that hangs writes its stack and exits.
     faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)
     half.prepare(order["boot"])
+    reloading = half.settings["reloading"]
+    # They are made when the application is loaded, and show what a worker opens.
+    warmup, reloading["warmup"] = reloading["warmup"], []
     directory = os.getcwd()
     reason = half.load() or half.load_urlconf()
-    faulthandler.cancel_dump_traceback_later()
     said = {"reason": reason and reason[:MAX_REASON_CHARACTERS]}
+    if not reason and half.settings["recycling"]["refork_after"]:
+        reloading["warmup"] = warmup
+        said["held"] = [line[:MAX_REASON_CHARACTERS] for line in half.rehearse_fork()]
+    faulthandler.cancel_dump_traceback_later()
     if reason and failures:
         said.update(place(failures[-1], directory))
     os.write(report, json.dumps(said).encode() + b"\n")

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Minimum time that a worker serves before it may be replaced (`min-worker-lifetime`), in milliseconds; uWSGI's default.
 pub const MIN_LIFETIME_MS: u64 = 10_000;
 
+/// How often a worker becomes the prototype of its generation (`refork-max`): in Python, more than once gains nothing.
+pub const REFORK_MAX: u32 = 1;
+
 crate::with_defaults! {
     /// When workers are replaced. `None` is never.
     #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +21,10 @@ crate::with_defaults! {
         pub max_lifetime_delta_ms: u64,
         pub min_lifetime_ms: u64 = MIN_LIFETIME_MS,
         pub memory: MemoryLimits,
+        /// `refork-after`: a worker that has answered this many requests becomes the prototype of its generation.
+        pub refork_after: Option<u64>,
+        /// `refork-max`: how often in a generation.
+        pub refork_max: u32 = REFORK_MAX,
         /// `reload-on-pressure`: maximum share of time, in percent, in which processes of the cgroup stall on memory.
         pub pressure_percent: Option<u32>,
     }

@@ -28,6 +28,10 @@ pub(crate) fn take_orders<L: Language>(shared: &Shared<L>, state: &mut LeaderSta
             Ok(Received::Message(Order::Drain { has_successors }, _)) => {
                 begin_drain(shared, state, if has_successors { End::Replaced } else { End::Alone });
             }
+            Ok(Received::Message(Order::Succeed, Some(control))) => {
+                shared.order_succession(control);
+                begin_drain(shared, state, End::Replaced);
+            }
             Ok(Received::Message(Order::Stop, _)) => begin_drain(shared, state, End::AtOnce),
             Ok(Received::Message(Order::LeaveBalancer, _)) => begin_departure(shared, connections),
             Ok(Received::Message(Order::Admit, _)) => shared.admit(),

@@ -4,13 +4,17 @@
 use std::any::Any;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// From here on a panic ends this process. The worker calls it at its start; a second call changes nothing.
+/// From here on a panic ends this process. The worker of this number calls it at its start. A second call changes the number,
+/// since a fork of a worker may be a worker too.
 pub fn end_worker_at_a_panic(worker: u32) {
     static SET: Once = Once::new();
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    NUMBER.store(worker, Relaxed);
     SET.call_once(|| {
-        std::panic::set_hook(Box::new(move |panic| {
-            bolide_log::write_last(&bolide_log::framed(&described(worker, panic)));
+        std::panic::set_hook(Box::new(|panic| {
+            bolide_log::write_last(&bolide_log::framed(&described(NUMBER.load(Relaxed), panic)));
             std::process::abort();
         }));
     });

@@ -14,6 +14,7 @@ use crate::scheduling::connections::Key;
 
 /// Takes signals from this pipe too.
 pub(crate) fn join_signal_pool<L: Language>(shared: &Shared<L>, pipe: OwnedFd) {
+    shared.note_own(&pipe);
     shared.signals.join_pool(pipe);
     if !shared.is_held.load(Relaxed) && !shared.worker.is_paused() && !shared.worker.is_draining() {
         watch_signal_pools(shared);

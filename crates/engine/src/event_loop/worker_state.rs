@@ -24,6 +24,7 @@ use crate::app_thread::{Leftover, Leftovers};
 use crate::connection::Connection;
 use crate::exchange::bulkheads::BulkheadLink;
 use crate::exchange::worker::{Worker, WorkerParts};
+use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
 use crate::rate_limits::SharedLimits;
 use crate::scheduling::census_times::CensusTimes;
@@ -42,6 +43,7 @@ use crate::services::{SharedCaches, SharedServices};
 use crate::sessions::affinity::SessionLinks;
 use crate::slow::watcher;
 use crate::sockets::listener::ListeningSocket;
+use crate::succession::Succession;
 use crate::uwsgi_signals::SignalPort;
 
 /// Everything that a worker is given at its start.
@@ -66,6 +68,8 @@ pub struct Assignment {
     pub spans: Option<OwnedFd>,
     /// Its end of uWSGI's signals.
     pub signals: Arc<SignalPort>,
+    /// It may become another prototype: `refork-after`.
+    pub succession: Option<Arc<Succession>>,
     /// The worker asks for a replacement after this many requests: `max-requests`, less a jitter that differs between workers.
     pub worn_after: Option<u64>,
     /// The caches of the instance that the language has attached, in the order of the settings.
@@ -95,6 +99,9 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
     pub(crate) signals: Arc<SignalPort>,
+    succession: Option<Arc<Succession>>,
+    /// The thread that looks at slow requests.
+    slow_watcher: Mutex<Option<watcher::Watcher>>,
     /// No listening socket is registered with the poll yet: the generation is not admitted.
     pub(crate) is_held: AtomicBool,
     /// The master is gone: nothing comes from its socket any more.
@@ -199,6 +206,7 @@ impl<L: Language> Shared<L> {
             is_held,
             spans,
             signals,
+            succession,
             worn_after,
             caches,
             metrics,
@@ -231,6 +239,8 @@ impl<L: Language> Shared<L> {
             row_number,
             worn_after,
             signals,
+            succession,
+            slow_watcher: Mutex::default(),
             is_held: AtomicBool::new(is_held),
             is_orphaned: AtomicBool::new(false),
         })
@@ -251,8 +261,37 @@ impl<L: Language> Shared<L> {
         let Some(slow) = &self.worker.slow else { return };
         let threads = 0..self.worker.slots.len() as u32;
         let recorders = threads.filter_map(|core| self.scoreboard.recorder(self.row_number, core)).collect();
-        if let Err(error) = watcher::start(slow.clone(), self.language, recorders, self.worker.number) {
-            complain(self.worker.number, &format!("slow-request: slow requests are reported without samples: {error}"));
+        match watcher::start(slow.clone(), self.language, recorders, self.worker.number) {
+            Ok(watcher) => *self.slow_watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher),
+            Err(error) => {
+                complain(self.worker.number, &format!("slow-request: slow requests are reported without samples: {error}"));
+            }
+        }
+    }
+
+    /// The master has ordered this worker to become another prototype when it has drained.
+    pub(crate) fn order_succession(&self, control: OwnedFd) {
+        if let Some(succession) = &self.succession {
+            succession.order(control);
+        }
+    }
+
+    /// The server was given this descriptor while the worker serves.
+    pub(crate) fn note_own(&self, descriptor: &OwnedFd) {
+        if let Some(succession) = &self.succession {
+            succession.note(descriptor);
+        }
+    }
+
+    /// In a worker that has drained and becomes another prototype: ends the threads beside those of the language, which have
+    /// nothing more to do. A lock that one of them holds would never be free in a fork.
+    pub(crate) fn end_threads_before_succession(&self) {
+        if !self.succession.as_ref().is_some_and(|succession| succession.is_ordered()) {
+            return;
+        }
+        self.before_fork();
+        if let Some(watcher) = self.slow_watcher.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            watcher.end();
         }
     }
 

@@ -1,10 +1,12 @@
 //! The thread that looks at slow requests. Between its looks it sleeps: until the next one is due, and at most as long as the
 //! mark, since a request that begins later can't be slow earlier.
 //!
-//! It never waits for the language, and ends with the process. It does not know about reports.
+//! It never waits for the language, and ends with the process, or before that is forked into a prototype. It does not know about
+//! reports.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -25,6 +27,38 @@ const LOOKS_A_ROUND: usize = 64;
 /// Size of its stack in bytes: reading a stack of the language is not deep.
 const STACK_BYTES: usize = 512 * 1024;
 
+/// The thread, and how it is told to end.
+pub struct Watcher {
+    thread: JoinHandle<()>,
+    end: Arc<EndBell>,
+}
+
+/// Whether it is to end, and the bell that rings when it is.
+#[derive(Default)]
+struct EndBell {
+    is_due: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl EndBell {
+    /// Waits for this time, or until the end is due. Returns whether it is.
+    fn wait(&self, most: Duration) -> bool {
+        let is_due = self.is_due.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.bell.wait_timeout_while(is_due, most, |is_due| !*is_due);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Watcher {
+    /// Ends the thread. It waits for the end of a look, which takes some tenths of a millisecond.
+    pub fn end(self) {
+        *self.end.is_due.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.end.bell.notify_all();
+        // A panic ends the worker.
+        let _ = self.thread.join();
+    }
+}
+
 /// Starts to watch the requests of these threads.
 ///
 /// # Errors
@@ -34,7 +68,9 @@ pub fn start<L: Language>(
     language: &'static L,
     recorders: Vec<Recorder<'static>>,
     worker: u32,
-) -> io::Result<()> {
+) -> io::Result<Watcher> {
+    let end = Arc::new(EndBell::default());
+    let ends = end.clone();
     // The kernel keeps 15 bytes of a thread's name.
     let name = "slow requests".to_owned();
     let watch = move || {
@@ -43,12 +79,15 @@ pub fn start<L: Language>(
         let Some(mut sampler) = language.sampler() else { return };
         loop {
             let pause_ms = slow.look(&recorders, &mut *sampler);
-            thread::sleep(Duration::from_millis(pause_ms.clamp(MIN_PAUSE_MS, slow.mark_ms.max(MIN_PAUSE_MS))));
+            if ends.wait(Duration::from_millis(pause_ms.clamp(MIN_PAUSE_MS, slow.mark_ms.max(MIN_PAUSE_MS)))) {
+                return;
+            }
             let untold = slow.lock().end_minute(now_ms());
             tell_rest(worker, untold);
         }
     };
-    thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(watch).map(drop)
+    let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(watch)?;
+    Ok(Watcher { thread, end })
 }
 
 impl SlowRequests {

@@ -164,6 +164,15 @@ pub struct Kill {
     pub calm_ms: Option<u64>,
 }
 
+/// A worker that a prototype is forked from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    pub number: u32,
+    pub pid: Pid,
+    /// Its real, effective, saved and filesystem user.
+    pub users: [u32; 4],
+}
+
 /// The master's record of a child.
 #[derive(Debug)]
 pub struct Child {
@@ -199,6 +208,8 @@ pub struct Child {
     pub deadline_ms: Option<u64>,
     /// The kill reason for a child that is still ending at its deadline.
     pub deadline_reason: KillReason,
+    /// Prototypes only: the worker that became it (`refork-after`). `None`: it was executed.
+    pub origin: Option<Origin>,
     /// Prototypes only: one of its workers has served.
     pub has_served: bool,
     /// When a worker or helper that is not ready counts as late (`load-timeout`).

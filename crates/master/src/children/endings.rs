@@ -57,8 +57,8 @@ impl Children {
     /// Shortens the deadline of prototypes that were ordered to end and have no worker or helper left. Only the end of the
     /// interpreter remains, and it has a time limit of its own.
     pub fn shorten_prototype_deadlines(&mut self, now_ms: u64) {
-        let has_children = |generation| self.list.iter().any(|child| !child.is_prototype() && child.generation == generation);
-        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.generation);
+        let has_children = |pid| self.list.iter().any(|child| !child.is_prototype() && child.forker == pid);
+        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.pid);
         for id in self.ids(is_done) {
             if let Some(prototype) = self.find_mut(id) {
                 prototype.shorten_deadline(now_ms + INTERPRETER_END_MS, KillReason::Mercy);

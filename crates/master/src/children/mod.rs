@@ -17,7 +17,7 @@ use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order, order_pair};
 use bolide_scoreboard::{Remembered, Scoreboard};
 use bolide_supervision::polling::Source;
-use bolide_supervision::process_state::parent_of;
+use bolide_supervision::process_state::{parent_of, users_of};
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
 use bolide_supervision::processes::{exit_report, signals};
 use bolide_supervision::text::{counted, duration};
@@ -26,7 +26,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::children::child::{Child, Event, KillReason, Origin, Progress, Role, State};
 use crate::children::ledger::{EndKind, Ledger};
 use crate::owner::{Owner, Turn, Waits};
 use crate::provision::error_report::ErrorReport;
@@ -41,6 +41,10 @@ const WAKE_AGAIN_MS: u64 = 500;
 pub const KILL_WAIT_MS: u64 = 5000;
 /// How long a prototype without remaining work may take to end, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
+
+/// How long a worker that has drained may take to become a prototype, in milliseconds: it runs code of the application, and
+/// collects garbage.
+const SUCCESSION_MS: u64 = 10_000;
 
 /// How long a worker may live after its order socket was closed, in milliseconds.
 pub const LOST_MS: u64 = 2000;
@@ -58,6 +62,15 @@ pub struct Children {
     /// The last arrival at a worker that has exited since then, in monotonic milliseconds; 0 if there was none.
     arrived_ms: u64,
     next_id: u64,
+}
+
+/// How a worker is to begin.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ForkTerms {
+    /// It must be admitted before it serves, because its generation was not admitted yet.
+    pub is_on_trial: bool,
+    /// It does not replace another one of its generation.
+    pub is_first: bool,
 }
 
 /// Why no process was forked.
@@ -156,8 +169,7 @@ impl Children {
         self.scoreboard.clear(row);
     }
 
-    /// Orders the prototype of a generation to fork the worker or helper with this number. `is_on_trial`: the worker must be
-    /// admitted before it serves, because its generation was not admitted yet.
+    /// Orders the prototype of a generation to fork the worker or helper with this number.
     ///
     /// # Errors
     /// See [`ForkError`].
@@ -166,7 +178,7 @@ impl Children {
         generation: u32,
         kind: ChildKind,
         number: u32,
-        is_on_trial: bool,
+        terms: ForkTerms,
         provision: &Provision,
     ) -> Result<&mut Child, ForkError> {
         let row = self.free_row(kind, provision).ok_or(ForkError::NoRow)?;
@@ -185,7 +197,8 @@ impl Children {
             found.kind.store(kind.code(), Relaxed);
         }
         let forker = prototype.pid;
-        let order = Order::Fork { row, kind, number, is_on_trial };
+        let ForkTerms { is_on_trial, is_first } = terms;
+        let order = Order::Fork { row, kind, number, is_on_trial, is_first };
         let sent = with_descriptors_in_flight(|| message::send(channel.as_fd(), &order, Some(far.as_raw_fd())));
         sent.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
@@ -200,9 +213,16 @@ impl Children {
         Ok(child)
     }
 
-    /// Returns the prototype of a generation, if it is alive.
+    /// Returns the prototype of a generation, if it is alive. A worker may have become another one: the last one that takes
+    /// orders forks from then on.
     pub fn prototype(&self, generation: u32) -> Option<&Child> {
-        self.list.iter().find(|child| child.is_prototype() && child.generation == generation)
+        let its = || self.list.iter().filter(|child| child.is_prototype() && child.generation == generation);
+        its().rfind(|child| child.state == State::Serving).or_else(|| its().next())
+    }
+
+    /// Returns the prototype that has forked a worker or helper, if it is alive.
+    pub fn forker_of(&self, child: &Child) -> Option<&Child> {
+        self.with_pid(child.forker?).filter(|forker| forker.is_prototype())
     }
 
     /// Returns whether a helper of any generation is alive.
@@ -240,15 +260,7 @@ impl Children {
 
     /// Orders a child to end when its work is done, and sets its deadline.
     pub fn order_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
-        let Some(child) = self.find_mut(id) else { return };
-        child.apply(Event::ToldToEnd);
-        child.shorten_deadline(deadline_ms, KillReason::Mercy);
-        let row = child.row().and_then(|row| self.scoreboard.row(row));
-        match (row, &order) {
-            (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
-            (Some(row), Order::Drain { .. }) => row.drained_ms.store(now_ms(), Relaxed),
-            _ => {}
-        }
+        self.note_order_to_end(id, &order, deadline_ms);
         let Some(child) = self.find(id) else { return };
         let Some(channel) = &child.channel else { return };
         if let Err(error) = message::send(channel.as_fd(), &order, None)
@@ -258,6 +270,18 @@ impl Children {
             log_sink::line(&format!("{child} could not be told to exit: {error}"));
         }
         self.wake_helper(child);
+    }
+
+    fn note_order_to_end(&mut self, id: u64, order: &Order, deadline_ms: u64) {
+        let Some(child) = self.find_mut(id) else { return };
+        child.apply(Event::ToldToEnd);
+        child.shorten_deadline(deadline_ms, KillReason::Mercy);
+        let row = child.row().and_then(|row| self.scoreboard.row(row));
+        match (row, order) {
+            (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
+            (Some(row), Order::Drain { .. } | Order::Succeed) => row.drained_ms.store(now_ms(), Relaxed),
+            _ => {}
+        }
     }
 
     /// Has a helper read its orders, whatever code it executes. Other children wait at their order socket.
@@ -428,8 +452,8 @@ impl Children {
     /// report an end that the master has caused as an unexpected one.
     pub fn end_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         let Some(prototype) = self.find(id).filter(|child| child.is_prototype()) else { return };
-        let (group, generation) = (prototype.pid, prototype.generation);
-        for id in self.ids(|child| !child.is_prototype() && child.generation == generation) {
+        let group = prototype.pid;
+        for id in self.ids(|child| !child.is_prototype() && child.forker == group) {
             self.kill(id, kill_reason, now_ms);
         }
         // The call fails if the group is empty.
@@ -490,6 +514,48 @@ impl Children {
         true
     }
 
+    /// Orders a worker to become another prototype of its generation. Returns the number of the prototype's record, which has no
+    /// process yet.
+    pub fn order_succession(&mut self, worker: u64, deadline_ms: u64) -> io::Result<u64> {
+        let (near, far) = order_pair()?;
+        let found = self.find(worker).and_then(|worker| {
+            let (number, pid) = (worker.worker_number()?, worker.pid?);
+            let origin = Origin { number, pid, users: users_of(pid.as_raw())? };
+            Some((worker.generation, origin, worker.channel.as_ref()?))
+        });
+        let (generation, origin, channel) = found.ok_or(io::ErrorKind::NotFound)?;
+        with_descriptors_in_flight(|| message::send(channel.as_fd(), &Order::Succeed, Some(far.as_raw_fd())))?;
+        self.note_order_to_end(worker, &Order::Succeed, deadline_ms);
+        let prototype = self.add(Role::Prototype, generation, None, near, State::Ordered);
+        prototype.origin = Some(origin);
+        prototype.deadline_ms = Some(deadline_ms.saturating_add(SUCCESSION_MS));
+        Ok(prototype.id)
+    }
+
+    /// Records the pid of a prototype that a worker has become, if it passes the check: like in [`Children::note_pid`], the
+    /// reporting process must not be able to choose a process of another user that the master kills. Returns whether it does.
+    pub fn note_succession(&mut self, id: u64, pid: u32) -> bool {
+        let Ok(number) = i32::try_from(pid) else { return false };
+        let own = Pid::from_raw(number);
+        let handle = system::process_descriptor(own).ok();
+        let Some(origin) = self.find(id).filter(|child| child.pid.is_none()).and_then(|child| child.origin) else { return false };
+        // The worker may have exited, and then we are its parent. It leads a group of its own.
+        let is_child = parent_of(number).is_some_and(|parent| [origin.pid, Pid::this()].contains(&Pid::from_raw(parent)));
+        let is_its = is_child && nix::unistd::getpgid(Some(own)) == Ok(own) && users_of(number) == Some(origin.users);
+        if number <= 1 || !is_its || self.with_pid(own).is_some() {
+            return false;
+        }
+        let Some(child) = self.find_mut(id) else { return false };
+        (child.pid, child.handle) = (Some(own), handle);
+        child.apply(Event::Born);
+        if child.state == State::Killed {
+            send_signal(child, libc::SIGKILL);
+        } else if child.state != State::Ending {
+            child.deadline_ms = None;
+        }
+        true
+    }
+
     /// Returns whether a process with this pid exists.
     pub fn exists(pid: u32) -> bool {
         i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
@@ -503,7 +569,7 @@ impl Children {
             (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
             (None, None) => true,
         };
-        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && is_pid_free
+        !child.is_prototype() && child.channel.is_none() && self.forker_of(child).is_none() && is_pid_free
     }
 
     /// Returns whether this prototype forked this process, which is nothing else that we know. The workers of an exited prototype
@@ -552,6 +618,7 @@ impl Children {
             expires_ms: None,
             deadline_ms: None,
             deadline_reason: KillReason::Mercy,
+            origin: None,
             has_served: false,
             stopped_until_ms: None,
             wake_again_ms: Cell::new(None),

@@ -5,6 +5,8 @@
 //! that detects this can't be used any more. It ends, with all processes that the application started, and another prototype of
 //! the same generation forks workers. Only the prototype knows which resources can't be shared.
 
+use std::collections::BTreeSet;
+
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order, stack_signal};
 use bolide_contract::settings::{ForkSafety, Settings};
 use bolide_supervision::error::StartError;
@@ -58,6 +60,7 @@ impl Generations {
                 worker_slots,
                 wanted,
                 helper_slots,
+                begun: BTreeSet::new(),
                 served: false,
                 load_timeout_ms: settings.lifecycle.load_timeout_ms,
                 is_lazy,

@@ -1,6 +1,8 @@
 //! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing. The master
 //! runs it.
 
+use std::collections::BTreeSet;
+
 use bolide_contract::settings::Settings;
 use bolide_services::canary::Answers;
 use bolide_supervision::processes::backoff::Backoff;
@@ -23,6 +25,8 @@ pub struct Generation {
     pub wanted: Vec<bool>,
     /// The restart pauses of each helper number, from 1.
     pub helper_slots: Vec<Backoff>,
+    /// The worker numbers that it has had.
+    pub begun: BTreeSet<u32>,
     /// One of its workers has served.
     pub served: bool,
     /// `load-timeout` of its settings.

@@ -12,7 +12,7 @@ use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::text::duration;
 
 use crate::children::child::{Child, State};
-use crate::children::{Children, ForkError};
+use crate::children::{Children, ForkError, ForkTerms};
 use crate::generations::generation::Generation;
 use crate::generations::workers::FORK_RETRY_MS;
 use crate::provision::Provision;
@@ -45,7 +45,7 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
         if is_there || !slot.over(now_ms) {
             continue;
         }
-        match children.fork(generation, ChildKind::Helper, number, false, provision) {
+        match children.fork(generation, ChildKind::Helper, number, ForkTerms::default(), provision) {
             Ok(helper) => helper.ready_by_ms = ready_by_ms,
             // The shortage passes: the end of a child frees a row, and a generation without a prototype is replaced.
             Err(ForkError::NoPrototype | ForkError::NoRow) => return,

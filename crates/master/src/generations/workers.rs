@@ -8,7 +8,7 @@ use bolide_supervision::log_sink;
 use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::children::child::{Child, KillReason, State};
-use crate::children::{Children, ForkError};
+use crate::children::{Children, ForkError, ForkTerms};
 use crate::generations::Generations;
 use crate::generations::generation::{Forming, Reason};
 use crate::provision::Provision;
@@ -48,8 +48,12 @@ pub fn start_missing(
         if lacking == 0 || !slot.over(now_ms) {
             continue;
         }
-        match children.fork(number, ChildKind::RequestWorker, place, is_on_trial, provision) {
-            Ok(worker) => worker.ready_by_ms = ready_by_ms,
+        let terms = ForkTerms { is_on_trial, is_first: !generation.begun.contains(&place) };
+        match children.fork(number, ChildKind::RequestWorker, place, terms, provision) {
+            Ok(worker) => {
+                worker.ready_by_ms = ready_by_ms;
+                generation.begun.insert(place);
+            }
             // The shortage passes: a generation without a prototype gets a new one.
             Err(ForkError::NoPrototype) => return,
             Err(ForkError::NoRow) => return shorten_oldest_deadlines(number, children, now_ms),

@@ -38,7 +38,7 @@ const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 /// Loads the applications of these settings, and adds their errors to the report.
 pub fn check_load(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) {
-    let found = loaded(settings, configuration, report).unwrap_or_else(|error| Some(failure(&error.to_string())));
+    let found = loaded(settings, configuration, report).unwrap_or_else(|error| vec![failure(&error.to_string())]);
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
     // The relative paths of the next configuration start from here.
     if let Err(error) = std::env::set_current_dir(configuration.directory()) {
@@ -46,12 +46,8 @@ pub fn check_load(settings: &Settings, configuration: &Configuration, report: &m
     }
 }
 
-/// Returns the diagnostic of an application that can't be loaded, or `None` if it can.
-fn loaded(
-    settings: &Settings,
-    configuration: &Configuration,
-    report: &mut CheckReport,
-) -> Result<Option<Diagnostic>, StartError> {
+/// Returns the diagnostic of an application that can't be loaded, and with `refork-after` whether its workers can be forked.
+fn loaded(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) -> Result<Vec<Diagnostic>, StartError> {
     enter_directory(settings)?;
     let program = configuration.program(settings)?;
     let privileges = match identity(settings) {
@@ -71,15 +67,15 @@ fn loaded(
     let status = end(&mut child);
     let words = report_line.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
     Ok(match words {
-        Some(words) => diagnostic(&words),
-        None if started.elapsed() >= Duration::from_millis(limit_ms) => Some(
+        Some(words) => diagnostic(&words).or_else(|| on_refork(&words, settings)).into_iter().collect(),
+        None if started.elapsed() >= Duration::from_millis(limit_ms) => vec![
             failure(&format!("it was not loaded within {} s; the stack above shows where it was stuck", limit_ms / 1000))
                 .advise("`load-timeout` sets another limit"),
-        ),
-        None => Some(failure(&match status {
+        ],
+        None => vec![failure(&match status {
             Ok(status) => format!("its process exited while it was loaded: {status}"),
             Err(error) => format!("its process can't be waited for: {error}"),
-        })),
+        })],
     })
 }
 
@@ -115,9 +111,11 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
 fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Result<ChildStdout> {
     let missing = || io::Error::other("the child has no pipes");
     let mut settings = settings.clone();
-    // The application must not get sockets and their keys, and no requests are made.
+    // The application must not get sockets and their keys, and no requests are made, unless they show what a worker opens.
     settings.listeners.clear();
-    settings.reloading.warmup = Default::default();
+    if settings.recycling.refork_after.is_none() {
+        settings.reloading.warmup = Default::default();
+    }
     // A failure is reported instead of being replaced by an error page.
     settings.development = None;
     let boot = Boot {
@@ -205,6 +203,21 @@ fn diagnostic(words: &serde_json::Value) -> Option<Diagnostic> {
         diagnostic.location = Some(Location { text, ..Location::file(file, line) });
     }
     Some(diagnostic)
+}
+
+/// Returns whether the report says that a worker can be forked (`refork-after`) after the requests of `warmup`.
+fn on_refork(words: &serde_json::Value, settings: &Settings) -> Option<Diagnostic> {
+    let held: Vec<&str> = words["held"].as_array()?.iter().filter_map(serde_json::Value::as_str).collect();
+    let requests = &settings.reloading.warmup;
+    let after = if requests.is_empty() { "when it is loaded" } else { "after the requests of `warmup`" };
+    let diagnostic = match held.is_empty() {
+        true => Diagnostic::note(None, format!("refork-after: {after}, the application holds nothing that forks can't share")),
+        false => Diagnostic::warning(
+            None,
+            format!("refork-after: {after}, the application holds what forks can't share: {}", held.join("; ")),
+        ),
+    };
+    Some(if requests.is_empty() { diagnostic.advise("`warmup = PATH` has this check make requests too") } else { diagnostic })
 }
 
 fn failure(reason: &str) -> Diagnostic {

@@ -41,7 +41,8 @@ impl Members {
     fn add(&mut self, child: &Child, view: View<'_>) {
         self.oldest_ms = self.oldest_ms.min(child.born_ms);
         if child.is_prototype() {
-            self.prototype = child.pid.map(nix::unistd::Pid::as_raw);
+            let present = view.children.prototype(child.generation);
+            self.prototype = present.and_then(|prototype| prototype.pid).map(nix::unistd::Pid::as_raw);
         } else if child.is_request_worker() {
             self.workers += 1;
             self.serving += u64::from(child.state.is_serving());

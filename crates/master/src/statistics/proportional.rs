@@ -1,6 +1,8 @@
-//! The proportional memory of workers for scrapers. The kernel walks all pages of a process for it, which takes milliseconds for
-//! a large one: so it is measured only while a scraper comes, one worker in a turn of the loop, and seldom. The master runs it.
+//! The proportional and private memory of workers for scrapers. The kernel walks all pages of a process for it, which takes
+//! milliseconds for a large one: so it is measured only while a scraper comes, one worker in a turn of the loop, and seldom. The
+//! master runs it.
 
+use bolide_services::memory::Usage;
 use bolide_services::statistics::Snapshot;
 use bolide_supervision::processes::memory_watch::usage_of;
 use nix::unistd::Pid;
@@ -21,7 +23,7 @@ pub struct ProportionalMemory {
 struct Measurement {
     pid: u32,
     when_ms: u64,
-    bytes: Option<u64>,
+    usage: Usage,
 }
 
 impl ProportionalMemory {
@@ -30,7 +32,9 @@ impl ProportionalMemory {
         self.wanted_ms = Some(now_ms);
         self.measured.retain(|known| snapshot.workers.iter().any(|worker| worker.pid == known.pid));
         for worker in &mut snapshot.workers {
-            worker.proportional_bytes = self.measured.iter().find(|known| known.pid == worker.pid).and_then(|known| known.bytes);
+            let known = self.measured.iter().find(|known| known.pid == worker.pid);
+            worker.proportional_bytes = known.and_then(|known| known.usage.proportional);
+            worker.private_bytes = known.and_then(|known| known.usage.unique);
         }
     }
 
@@ -43,7 +47,7 @@ impl ProportionalMemory {
         let Some(pid) = pids.find(|pid| when(*pid).is_none_or(|when_ms| now_ms >= when_ms + EVERY_MS)) else { return };
         let usage = usage_of(Pid::from_raw(pid.cast_signed()), true);
         self.measured.retain(|known| known.pid != pid);
-        self.measured.push(Measurement { pid, when_ms: now_ms, bytes: usage.and_then(|usage| usage.proportional) });
+        self.measured.push(Measurement { pid, when_ms: now_ms, usage: usage.unwrap_or_default() });
     }
 }
 
@@ -68,7 +72,8 @@ mod tests {
         memory.measure_due([own, 1].into_iter(), 5);
         assert_eq!(memory.measured.iter().map(|known| known.when_ms).collect::<Vec<_>>(), [3, 4]);
         memory.fill(&mut snapshot, 6);
-        assert!(snapshot.workers[0].proportional_bytes.is_some_and(|bytes| bytes > 0));
+        let bytes = snapshot.workers[0].private_bytes.zip(snapshot.workers[0].proportional_bytes);
+        assert!(bytes.is_some_and(|(private, proportional)| private > 0 && private <= proportional), "{bytes:?}");
         memory.fill(&mut Snapshot::default(), 7);
         assert!(memory.measured.is_empty());
     }

@@ -124,6 +124,7 @@ pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms
         "latency_seconds": quantiles(&view.measured().latency),
         "canary": view.generations.canary_in_words(view.children, now_ms),
         "generations": generations::entries(view, now_ms),
+        "prototypes": prototypes(view, now_ms),
         "workers": workers,
         "helpers": helpers,
         "attendants": attendants,
@@ -157,6 +158,21 @@ fn quantiles(latency: &Distribution) -> Value {
     json!({"p50": latency.quantile_s(0.5), "p90": latency.quantile_s(0.9), "p99": latency.quantile_s(0.99)})
 }
 
+/// Returns an entry for each prototype; `worker` is null unless a worker has become it.
+fn prototypes(view: View<'_>, now_ms: u64) -> Vec<Value> {
+    let entry = |prototype: &Child| {
+        let origin = prototype.origin.map(|worker| json!({"number": worker.number, "pid": worker.pid.as_raw()}));
+        json!({
+            "pid": prototype.pid.map(Pid::as_raw),
+            "generation": prototype.generation,
+            "state": format!("{:?}", prototype.state).to_lowercase(),
+            "age_ms": now_ms.saturating_sub(prototype.born_ms),
+            "worker": origin,
+        })
+    };
+    view.children.iter().filter(|child| child.is_prototype()).map(entry).collect()
+}
+
 /// Returns the entry of a request worker.
 fn worker(view: View<'_>, worker: &Child, most_greenlets: Option<u32>, now_ms: u64) -> Value {
     let place = worker.row();
@@ -166,6 +182,7 @@ fn worker(view: View<'_>, worker: &Child, most_greenlets: Option<u32>, now_ms: u
     json!({
         "number": worker.worker_number(),
         "pid": worker.pid.map(Pid::as_raw),
+        "prototype": worker.forker.map(Pid::as_raw),
         "generation": worker.generation,
         "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
         "age_ms": age_ms(row, now_ms),
@@ -302,6 +319,7 @@ fn helper(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
     Some(json!({
         "name": name,
         "pid": child.pid.map(Pid::as_raw),
+        "prototype": child.forker.map(Pid::as_raw),
         "generation": child.generation,
         "state": format!("{:?}", child.state).to_lowercase(),
         "age_ms": age_ms(row, now_ms),

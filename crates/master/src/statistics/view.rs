@@ -26,6 +26,7 @@ use crate::provision::Provision;
 use crate::signaling::Signaling;
 use crate::spans::exporters::Exporters;
 use crate::statistics::admission;
+use crate::workers::refork::Refork;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
 #[derive(Clone, Copy)]
@@ -38,6 +39,7 @@ pub struct View<'a> {
     pub outcomes: &'a Outcomes,
     pub signaling: &'a Signaling,
     pub logs: &'a LogKeeping,
+    pub refork: &'a Refork,
     pub is_stopping: bool,
 }
 
@@ -80,6 +82,7 @@ impl View<'_> {
             jobs,
             spans: self.exporters.counts(self.provision.settings()),
             admission: self.admission(queues.queues().iter().map(|queue| u64::from(queue.length)).sum()),
+            reforks: self.provision.settings().recycling.refork_after.map(|_| self.refork.counts()),
             messages: self.provision.memories_in_force().inboxes().map(|inboxes| self.message_counts(inboxes)),
         }
     }
@@ -216,7 +219,7 @@ impl View<'_> {
         let forming = self.generations.forming().map(|forming| &forming.generation);
         let generation = forming.filter(|forming| forming.number == worker.generation);
         let is_lazy = generation.or(self.generations.serving()).is_some_and(|generation| generation.is_lazy);
-        let loader = if is_lazy { Some(worker) } else { self.children.prototype(worker.generation) };
+        let loader = if is_lazy { Some(worker) } else { self.children.forker_of(worker) };
         let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
         milliseconds.unwrap_or(0) / 1000
     }

@@ -171,7 +171,8 @@ impl Supervisor {
             Some(_) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
             None => {}
         }
-        if self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping() {
+        let is_serving = self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping();
+        if is_serving && self.children.prototype(prototype.generation).is_none() {
             log_sink::line("its workers keep serving; starting a new generation, because nothing could replace them");
             if prototype.ready_ms.is_none_or(|ready| now.saturating_sub(ready) < EARLY_FAILURE_MS) {
                 self.generations.reload.note_lost_prototype(now);

@@ -9,6 +9,7 @@
 mod commands;
 pub mod ending;
 mod ends;
+mod reforking;
 mod reloading;
 mod reports;
 mod stopping;
@@ -133,7 +134,6 @@ macro_rules! parts {
 
 parts! {
     plain {
-        recycling: Recycling,
         oom_kills: OomKills,
         configuration: Configuration,
         ends_with_terminal: EndsWithTerminal,
@@ -144,6 +144,7 @@ parts! {
         generations: Generations,
         provision: Provision,
         scaling: Scaling,
+        recycling: Recycling,
         /// `None` if no request has a limit.
         requests: Option<Watch>,
         /// `None` if no worker has a limit.
@@ -344,10 +345,13 @@ impl Supervisor {
 
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
-        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signaling, logs, reporting, .. } =
+        let Supervisor { children, generations, provision, attendants, exporters, outcomes, signaling, logs, recycling, .. } =
             self;
-        let is_stopping = self.ending.is_stopping();
-        (View { children, generations, provision, attendants, exporters, outcomes, signaling, logs, is_stopping }, reporting)
+        let (is_stopping, reporting) = (self.ending.is_stopping(), &mut self.reporting);
+        let refork = recycling.refork();
+        let view =
+            View { children, generations, provision, attendants, exporters, outcomes, signaling, logs, refork, is_stopping };
+        (view, reporting)
     }
 
     fn report_to(&mut self, door: Door, token: ServerToken) {
@@ -402,7 +406,7 @@ impl Supervisor {
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
         let Supervisor { children, generations, provision, recycling, .. } = self;
-        recycling.advance(generations.is_forming(), children, provision, now);
+        recycling.advance(generations.serving(), generations.is_forming(), children, provision, now);
         for number in [generations.forming_number(), generations.serving_number()].into_iter().flatten() {
             workers::start_missing(number, generations, recycling.current_id(), children, provision, now);
         }

@@ -48,6 +48,7 @@ impl Supervisor {
                 }
                 Ok(Received::Message(report, _)) => self.take_report(id, report, now),
                 Ok(Received::Nothing) => return,
+                Ok(Received::End) if self.is_awaited_prototype(id) => return self.succession_failed(id, now),
                 Ok(Received::End) | Err(_) => {
                     let Some(child) = self.children.find_mut(id) else { return };
                     if let Err(error) = &received {
@@ -82,6 +83,8 @@ impl Supervisor {
             (Role::Prototype, Report::Unshared) => {
                 forming::note_unshared(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
             }
+            (Role::Prototype, Report::Succeeded { pid }) => self.prototype_succeeded(id, pid, now),
+            (Role::Prototype, Report::Refused) => self.succession_failed(id, now),
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
                     // A pid that fails the check belongs to a worker that has already exited: the report of its end follows.
@@ -173,8 +176,8 @@ impl Supervisor {
         if let Some(found) = self.generations.with_number_mut(generation) {
             found.served = true;
         }
-        let mut children = self.children.iter_mut();
-        if let Some(prototype) = children.find(|child| child.is_prototype() && child.generation == generation) {
+        let prototype = self.children.find(id).and_then(|worker| self.children.forker_of(worker)).map(|prototype| prototype.id);
+        if let Some(prototype) = prototype.and_then(|id| self.children.find_mut(id)) {
             prototype.has_served = true;
         }
     }

@@ -132,6 +132,10 @@ impl Supervisor {
     }
 
     fn deadline_passed(&mut self, id: u64, now: u64) {
+        if self.is_awaited_prototype(id) {
+            log_sink::line("refork-after: the worker has not become a prototype in time");
+            return self.succession_failed(id, now);
+        }
         let Some(child) = self.children.find_mut(id) else { return };
         match child.state {
             // A killed child has no other deadline: shutdown does not wait for it, and otherwise its row is free only when it has

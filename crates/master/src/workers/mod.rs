@@ -7,5 +7,6 @@ pub mod harakiri;
 pub mod memory_limits;
 pub mod pausing;
 pub mod recycling;
+pub mod refork;
 pub mod scaling;
 pub mod unfinished;

@@ -18,7 +18,9 @@ use nix::unistd::Pid;
 use crate::children::Children;
 use crate::children::child::{Child, Event, State};
 use crate::generations::generation::Generation;
+use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
+use crate::workers::refork::Refork;
 
 /// The worker that is being replaced, and the queue of those to be replaced.
 #[derive(Debug)]
@@ -27,6 +29,8 @@ pub struct Recycling {
     queue: VecDeque<u64>,
     /// Workers whose replacement a chain reload has requested, and that have not ended yet.
     chain: Vec<u64>,
+    /// A worker that becomes the prototype of the others.
+    refork: Refork,
     jitter: Jitter,
 }
 
@@ -34,7 +38,7 @@ impl Recycling {
     pub fn new() -> Recycling {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let jitter = Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64);
-        Recycling { current: None, queue: VecDeque::new(), chain: Vec::new(), jitter }
+        Recycling { current: None, queue: VecDeque::new(), chain: Vec::new(), refork: Refork::default(), jitter }
     }
 
     /// Returns the worker that is being replaced.
@@ -91,8 +95,36 @@ impl Recycling {
         }
     }
 
-    /// Advances the replacement: chooses the next worker, or ends the one whose replacement serves.
-    pub fn advance(&mut self, is_forming: bool, children: &mut Children, provision: &Provision, now_ms: u64) {
+    /// Returns the change of the prototype.
+    pub fn refork(&self) -> &Refork {
+        &self.refork
+    }
+
+    pub fn refork_mut(&mut self) -> &mut Refork {
+        &mut self.refork
+    }
+
+    /// A worker has become the prototype with this pid: those of the former one are replaced.
+    pub fn begin_refork(&mut self, former: Option<u64>, prototype: Option<Pid>, children: &mut Children) {
+        for id in self.refork.note_success(former, prototype, children) {
+            self.enqueue(id, children);
+        }
+    }
+
+    /// Advances the replacement: chooses the next worker, or ends the one whose replacement serves. `serving` is the generation
+    /// in service.
+    pub fn advance(
+        &mut self,
+        serving: Option<&Generation>,
+        is_forming: bool,
+        children: &mut Children,
+        provision: &Provision,
+        now_ms: u64,
+    ) {
+        let (serving, is_calm) = (serving.filter(|_| !is_forming), !self.is_at_work());
+        for id in self.refork.advance(serving, is_calm, children, provision, now_ms) {
+            self.enqueue(id, children);
+        }
         if self.current(children).is_none() {
             self.current = None;
         }
@@ -108,7 +140,17 @@ impl Recycling {
         // In a pause, clients wait on the worker's connections, and its end would serve them.
         if replaced && !children.is_paused() {
             let (id, mercy_ms) = (old.id, provision.settings().lifecycle.reload_mercy_ms);
-            children.order_end(id, Order::Drain { has_successors: true }, now_ms.saturating_add(mercy_ms));
+            let deadline_ms = now_ms.saturating_add(mercy_ms);
+            if self.refork.is_chosen(id) {
+                match children.order_succession(id, deadline_ms) {
+                    Ok(prototype) => return self.refork.note_ordered(prototype),
+                    Err(error) => {
+                        log_sink::line(&format!("refork-after: a worker can't be told to become the prototype: {error}"));
+                        self.refork.note_failure();
+                    }
+                }
+            }
+            children.order_end(id, Order::Drain { has_successors: true }, deadline_ms);
         }
     }
 
@@ -116,6 +158,7 @@ impl Recycling {
     pub fn forget(&mut self) {
         self.current = None;
         self.queue.clear();
+        self.refork.forget();
     }
 
     /// Returns whether a chain reload is in progress.
@@ -173,5 +216,11 @@ impl Recycling {
             }
         }
         log_sink::line(&format!("chain reload: {why}: the workers that are not replaced yet continue with their code"));
+    }
+}
+
+impl Owner for Recycling {
+    fn waits(&self, turn: &Turn) -> Waits<'_> {
+        Waits::until(self.refork.wake_ms().filter(|_| !turn.is_stopping))
     }
 }

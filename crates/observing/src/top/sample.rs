@@ -117,7 +117,8 @@ impl Looks {
         let is_first = std::mem::replace(&mut self.last_ms, now_ms) == 0;
         let workers = list(answer, "workers").map(|worker| process(worker, true));
         let helpers = list(answer, "helpers").chain(list(answer, "attendants"));
-        let processes: Vec<ProcessRow> = workers.chain(helpers.map(|helper| process(helper, false))).collect();
+        let others = helpers.map(|helper| process(helper, false)).chain(list(answer, "prototypes").filter_map(former_worker));
+        let processes: Vec<ProcessRow> = workers.chain(others).collect();
         let errors: HashMap<i64, u64> = processes.iter().map(|process| (process.pid, process.errors)).collect();
         let new = |(pid, count): (&i64, &u64)| count.saturating_sub(self.errors.get(pid).copied().unwrap_or(0));
         let errors_per_second = if is_first { 0.0 } else { errors.iter().map(new).sum::<u64>() as f64 / passed_s };
@@ -206,6 +207,12 @@ fn process(child: &Value, is_worker: bool) -> ProcessRow {
     }
 }
 
+/// Returns the row of a prototype that was a worker (`refork-after`), and `None` for one that was executed.
+fn former_worker(prototype: &Value) -> Option<ProcessRow> {
+    let number = prototype["worker"]["number"].as_u64()?;
+    Some(ProcessRow { name: format!("prototype (was {number})"), ..process(prototype, false) })
+}
+
 /// What a thread works on.
 fn work_of(requests: &[RequestRow], pid: i64, thread: u32) -> String {
     let own = requests.iter().find(|request| request.pid == pid && request.thread == u64::from(thread));
@@ -248,6 +255,17 @@ fn error(one: &Value) -> ErrorRow {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_prototype_has_a_row_if_it_was_a_worker() {
+        let prototypes = json!([
+            {"pid": 5, "generation": 1, "state": "serving", "worker": null},
+            {"pid": 6, "generation": 1, "state": "serving", "worker": {"number": 2, "pid": 4}},
+        ]);
+        let sample = Looks::default().sample(&json!({"now_ms": 1, "prototypes": prototypes}), &BTreeSet::new());
+        let rows: Vec<(&str, i64)> = sample.processes.iter().map(|row| (row.name.as_str(), row.pid)).collect();
+        assert_eq!(rows, [("prototype (was 2)", 6)]);
+    }
 
     fn answer(now_ms: u64, errors: u64, latency: &[(u64, u64)]) -> Value {
         json!({

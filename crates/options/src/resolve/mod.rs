@@ -390,6 +390,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         signals: draft.take(),
     };
     served.fairness.check(&served.compiled, &settings, context);
+    recycling::check_refork(&settings, context);
     debug_assert!(draft.is_empty(), "the settings lack a part of the draft");
     settings
 }

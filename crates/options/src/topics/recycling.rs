@@ -2,9 +2,10 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
-use bolide_contract::recycling::Recycling;
+use bolide_contract::life::MAX_LIVES;
+use bolide_contract::recycling::{REFORK_MAX, Recycling};
 use bolide_contract::reloading::Reloading;
-use bolide_contract::settings::{Lifecycle, ReloadOrder};
+use bolide_contract::settings::{Lifecycle, ReloadOrder, Settings};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
@@ -58,6 +59,27 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// exceeds from its first request does not cause a restart loop.
     /// Example: min-worker-lifetime = 60
     supported("min-worker-lifetime", Setting::By(set_min_lifetime)).takes(SECONDS, "10").reach(Reach::Application),
+    /// Fork workers from one that has answered this many requests, so that they share what the application has loaded and cached
+    /// while it served. The worker is replaced, finishes its requests, and becomes the process that forks workers. The other
+    /// workers, mules and spoolers are then replaced one after the other. Connections of Django, SQLAlchemy and redis-py are
+    /// closed before. If the application has anything else open that processes can't share (a thread, a connection, a pipe, a
+    /// held lock, shared memory), the log lists it, and the worker is replaced like a worn one. It is for WSGI with several
+    /// workers, without `lazy-apps` and `gevent`.
+    /// Example: processes = 4
+    ///          refork-after = 1000
+    supported("refork-after", Setting::Positive(field!(RecyclingDraft.settings.refork_after)))
+        .takes(REQUESTS, "off").reach(Reach::Application),
+    /// How often `refork-after` does that between two reloads.
+    /// Example: processes = 4
+    ///          refork-after = 1000
+    ///          refork-max = 2
+    supported(
+        "refork-max",
+        set!(|draft, row, pair| draft.of::<RecyclingDraft>().settings.refork_max =
+            draft.positive_or(row, pair, REFORK_MAX.into())? as u32),
+    )
+    .takes(within(1, MAX_LIVES as i64 - 1, "times"), "1")
+    .reach(Reach::Application),
     /// Replace a worker whose resident memory, including shared memory, is this many MiB or more.
     /// Example: reload-on-rss = 512
     supported("reload-on-rss", Setting::Mebibytes(field!(RecyclingDraft.settings.memory.resident)))
@@ -230,6 +252,28 @@ impl RecyclingDraft {
         }
         self.settings
     }
+}
+
+/// `refork-after` is for several workers that are forked from a process that has loaded the application, and that can be forked
+/// themselves.
+pub fn check_refork(settings: &Settings, context: &mut Context) {
+    if settings.recycling.refork_after.is_none() {
+        return;
+    }
+    let place = context.read.effects.iter().rev().find(|pair| pair.key == "refork-after").map(|pair| &pair.location);
+    let is_gevent = settings.language.python().gevent.is_some();
+    let (why, advice) = if settings.workers.processes < 2 {
+        ("a single worker has no others that could be forked from it", "set `processes` to 2 or more, or leave it out")
+    } else if settings.application.lazy {
+        ("with `lazy-apps`, workers share nothing", "leave `lazy-apps` out, or leave it out")
+    } else if is_gevent {
+        ("an event loop and its greenlets can't be forked", "leave it out")
+    } else if settings.development.is_some() || settings.watching.imports.is_some() {
+        ("with `develop` and `py-autoreload`, workers live until the next change", "leave it out")
+    } else {
+        return;
+    };
+    context.diagnostics.push(Diagnostic::error(place, format!("`refork-after` can't be used here: {why}")).advise(advice));
 }
 
 /// Checks for options that can't be combined.

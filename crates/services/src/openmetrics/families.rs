@@ -128,6 +128,12 @@ pub const FAMILIES: &[Family] = families![
     /// is what they need together. Measured at most every 15 s.
     ("bolide_worker_proportional_memory_bytes", Gauge, &["worker"],
         of_living, |worker| worker.proportional_bytes.map(Number::from)),
+    /// Memory of a worker that no other process shares (USS). Measured at most every 15 s.
+    ("bolide_worker_private_memory_bytes", Gauge, &["worker"],
+        of_living, |worker| worker.private_bytes.map(Number::from)),
+    /// Workers that were to become the prototype of their generation (`refork-after`): `done`, or `failed`, mostly because their
+    /// application held what processes can't share.
+    ("bolide_reforks_total", Counter, &["result"], reforks),
     /// Exited workers: `ordered` by a reload, a limit of requests or fewer workers, `harakiri`, `memory` (a limit),
     /// `late` (not begun or ended in time), `signal`, `exit` (by themselves), `other`.
     ("bolide_worker_ends_total", Counter, &["cause"],
@@ -330,6 +336,13 @@ fn by_state(facts: &Facts, samples: &mut Samples<'_>) {
                 samples(&[&worker.number.to_string(), state, kind.protocol(), tls], count.into());
             }
         }
+    }
+}
+
+fn reforks(facts: &Facts, samples: &mut Samples<'_>) {
+    if let Some(counts) = facts.snapshot.reforks {
+        samples(&["done"], counts.done.into());
+        samples(&["failed"], counts.failed.into());
     }
 }
 
