@@ -197,13 +197,14 @@ def test_it_refuses_to_share_what_the_application_has_opened_and_says_what(what,
         instance.stop()
 
 
-def test_a_mule_is_forked_from_the_new_prototype_when_its_work_is_done(refork, tmp_path):
+def test_mules_and_spoolers_are_forked_from_the_new_prototype_when_their_work_is_done(refork, tmp_path):
     (tmp_path / "work.py").write_text("import time\nimport uwsgi\nwhile True:\n    uwsgi.mule_get_msg()\n")
-    instance = refork("--mule=work.py")
+    (tmp_path / "jobs").mkdir()
+    instance = refork("--mule=work.py", "--spooler", tmp_path / "jobs")
     former = instance.prototype()
     open_in_each(instance)
     prototype = wait_for_change(instance, former)
-    wait_until(lambda: len(children_of(prototype)) == PROCESSES + 1, "the workers and the mule of the new prototype")
+    wait_until(lambda: len(children_of(prototype)) == PROCESSES + 2, "the workers, the mule and the spooler")
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -386,6 +387,60 @@ def test_connections_that_a_library_opens_again_are_closed(refork, redis):
     # The forks open connections of their own.
     asked = ask(instance, "/open")
     assert len(asked) == PROCESSES
+
+
+#: What of the server has descriptors, memory or threads in a worker.
+SERVICES = """
+http-socket = {directory}/http
+uwsgi-socket = 127.0.0.1:0
+mule = true
+spooler = {directory}/spool
+cache2 = name=local,items=10
+enable-metrics = true
+metric = name=asked
+metrics = 127.0.0.1:0
+stats = {directory}/stats
+crash-reports = {directory}
+slow-request = 1
+sticky = cookie
+bulkhead = name=slow,route=^/slow,max=2
+admission = auto
+rate-limit = 10000/s
+locks = 2
+sharedarea = 1
+queue = 10
+harakiri = 60
+health-path = /health
+static-map = /static={directory}
+otlp = http://127.0.0.1:9
+publish = true
+cheaper = 2
+"""
+
+
+def test_nothing_of_the_server_itself_prevents_it(start, tmp_path):
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "shop.py").write_text(SHOP.format(opened="    import uwsgi\n    return uwsgi.cache_get('a', 'local')"))
+    (tmp_path / "services.ini").write_text("[uwsgi]" + SERVICES.format(directory=tmp_path))
+    options = ("--ini", tmp_path / "services.ini", "--processes", "3", "--threads", "2", "--refork-after", str(REQUESTS))
+    instance = start(*options, "--refork-max", "2", module="shop")
+    instance.body("/slow")
+    for number in range(1, 3):
+        for _ in range(REQUESTS * PROCESSES * 3):
+            for path in ("/open", "/static/shop.py", "/health"):
+                instance.get(path)
+        instance.wait_for_log(SUCCEEDED, count=number)
+        instance.wait_for(lambda: len(instance.prototypes()) == 1, "the end of the former prototype")
+    assert not re.search(REFUSED, instance.log_until_now(), re.MULTILINE)
+
+
+def test_connections_of_the_server_to_its_engines_are_closed(refork, redis):
+    opened = "    import uwsgi\n    return uwsgi.cache_update('a', b'1', 0, 'pages')"
+    instance = refork("--cache2", f"name=pages,engine={redis.url}", opened=opened)
+    former = instance.prototype()
+    open_in_each(instance)
+    wait_for_change(instance, former)
+    assert len(ask(instance, "/open")) == PROCESSES
 
 
 #: How an application asks PostgreSQL by different libraries. Both keep the connection.

@@ -149,7 +149,7 @@ impl Application for PythonApplication<'_> {
 
     fn freeze(&mut self) -> PyResult<()> {
         // A lock of the prototype would never be free for the processes that serve.
-        services::release_own_locks();
+        services::release_own_locks("when the application was loaded");
         self.half.call_method0("freeze").map(drop)
     }
 
@@ -184,7 +184,8 @@ impl Application for PythonApplication<'_> {
     }
 
     fn release_for_fork(&mut self, own: &[RawFd]) -> PyResult<Vec<String>> {
-        services::release_own_locks();
+        services::release_own_locks("when the worker had drained");
+        services::close_idle_connections();
         self.half.call_method1("release_for_fork", (own.to_vec(),))?.extract()
     }
 

@@ -204,6 +204,13 @@ impl Engine {
         made
     }
 
+    /// Closes the connections that wait for the next call, before this process is forked into one that has none.
+    pub fn close_idle(&self) {
+        if let Ok(mut idle) = self.idle.try_lock() {
+            idle.clear();
+        }
+    }
+
     fn keep(&self, connection: Connection) {
         if let Ok(mut idle) = self.idle.try_lock()
             && idle.len() < MAX_IDLE

@@ -61,6 +61,11 @@ pub fn engine(number: usize) -> Option<&'static Engine> {
     ENGINES.get()?.get(number)
 }
 
+/// Closes the connections that wait for the next call: other processes will have this one's memory.
+pub fn close_idle_connections() {
+    ENGINES.get().into_iter().flatten().for_each(Engine::close_idle);
+}
+
 /// `None`: locks are those of this machine.
 pub fn locks() -> Option<&'static Locks> {
     LOCKS.get()

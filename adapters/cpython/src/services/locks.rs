@@ -67,19 +67,20 @@ fn is_held(arguments: &CallArguments<'_, '_>) -> PyResult<bool> {
     }
 }
 
-/// Releases the locks and areas that this thread has taken while it loaded the application.
-pub fn release_own_locks() {
+/// Releases the locks and areas that this thread has taken, and that would never be free for the forks of this process. `when` is
+/// for the log.
+pub fn release_own_locks(when: &str) {
     let Some(memories) = attached() else { return };
     for (number, lock) in memories.locks.iter().enumerate() {
         if lock.release().is_ok() {
-            bolide_log::line(&format!("lock {number} was still held when the application was loaded: released"));
+            bolide_log::line(&format!("lock {number} was still held {when}: released"));
         }
     }
     for (number, area) in memories.areas.iter().enumerate() {
         // A thread may have locked an area for reading several times.
         let times = (0..MAX_READ_DEPTH).take_while(|_| area.unlock().is_ok()).count();
         if times > 0 {
-            bolide_log::line(&format!("sharedarea {number} was still locked when the application was loaded: released"));
+            bolide_log::line(&format!("sharedarea {number} was still locked {when}: released"));
         }
     }
 }

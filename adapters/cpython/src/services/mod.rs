@@ -27,6 +27,7 @@ use bolide_memory::rate_limits::RateLimit;
 use pyo3::prelude::*;
 
 pub use attachment::{attach, recover};
+pub use engines::close_idle_connections;
 pub use locks::release_own_locks;
 
 /// The caches, for answers without the application.
