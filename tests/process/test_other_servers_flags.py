@@ -395,6 +395,13 @@ async def asgi(scope, receive, send):
 """
 
 
+#: What a worker logs if it loads the application because the command line is that of another server.
+LOADED_BY_EACH = (
+    r"^bolide: each of the 2 workers loads the application, which takes \d+\.\d MB: `--preload` loads it once and saves "
+    r"up to \d+\.\d MB$"
+)
+
+
 @pytest.fixture
 def bare(start, tmp_path):
     """Starts Bolide with an application on the command line and only these flags."""
@@ -443,6 +450,17 @@ def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     assert f"listening on http://127.0.0.1:{port}" in told.log
     assert "environment variable WEB_CONCURRENCY: note: WEB_CONCURRENCY: starting 2 workers" in told.log
     assert len(told.workers()) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_told"), [(("--workers", "2"), True), (("--workers", "2", "--preload"), False), (("--processes", "2"), False)]
+)
+def test_workers_that_load_the_application_say_once_what_preloading_saves(flags, is_told, bare, tmp_path):
+    instance = bare("--host", "127.0.0.1", *flags)
+    if is_told:
+        instance.wait_for_log(LOADED_BY_EACH)
+        instance.reload(2)
+    assert len(re.findall(LOADED_BY_EACH, instance.log_until_now(), re.MULTILINE)) == is_told
 
 
 def test_variables_of_other_servers_are_reported_if_unused(shop):

@@ -180,6 +180,9 @@ pub struct ApplicationSettings {
     pub no_default_app: bool,
     /// `lazy-apps`, or one worker without `master`: every worker loads the application itself, after the fork.
     pub lazy: bool,
+    /// `lazy` follows from `--workers` alone, a word of servers that load the application in each worker: the log says once what
+    /// `--preload` would save.
+    pub tells_preload: bool,
     /// `honour-stdin`: prototypes and workers inherit the master's standard input.
     pub honour_stdin: bool,
     pub fork_safety: ForkSafety,

@@ -26,6 +26,7 @@ mod sockets;
 mod succession;
 pub mod uwsgi_signals;
 
+pub use allocator::own_bytes;
 pub use event_loop::draining::cut_off_late_stream;
 pub use event_loop::embedded::{EmbeddedWorker, Heartbeat, Turned, Visited};
 pub use event_loop::panics::end_worker_at_a_panic;

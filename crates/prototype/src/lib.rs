@@ -92,7 +92,9 @@ fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A
     if worker.is_on_trial {
         application.undergo_trial()?;
     }
+    let before = bolide_engine::own_bytes();
     let mut loading = load_after_fork(prototype, application)?;
+    tell_preload(prototype, worker, before);
     for phase in accepting_phases(worker) {
         if loading == Loading::Loaded {
             loading = run_hooks(prototype, application, phase);
@@ -133,6 +135,23 @@ fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -
         }
     }
     Ok(loading)
+}
+
+/// Logs once what `--preload` would save, where workers load the application because other servers do so. `before` is the memory
+/// of this worker before it was loaded.
+fn tell_preload(prototype: &Prototype, worker: &ForkedAs, before: Option<u64>) {
+    let boot = prototype.boot();
+    let is_first = boot.generation == 1 && worker.is_first && worker.number == 1;
+    if !boot.settings.application.tells_preload || !is_first {
+        return;
+    }
+    let Some((before, after)) = before.zip(bolide_engine::own_bytes()) else { return };
+    let (each, workers) = (after.saturating_sub(before) as f64 / 1e6, boot.settings.workers.processes);
+    let saved = each * f64::from(workers.saturating_sub(1));
+    bolide_log::line(&format!(
+        "each of the {workers} workers loads the application, which takes {each:.1} MB: `--preload` loads it once and saves up \
+            to {saved:.1} MB"
+    ));
 }
 
 /// Loads the application between its hooks, and reports the imported files to the master.

@@ -313,7 +313,9 @@ impl Shape {
         // continue to run there.
         let lazy = &mut served.application.lazy;
         *lazy |= workers.processes == 1 && !processes.has_master && !processes::implies_master(context.read);
-        *lazy |= context.is_bare && processes::are_of_other_servers(&workers, context.read);
+        let is_like_others = !*lazy && context.is_bare && processes::are_of_other_servers(&workers, context.read);
+        *lazy |= is_like_others;
+        served.application.tells_preload = is_like_others;
         let lifecycle = draft.take::<LifecycleDraft>().complete(served.compiled.routes.needs.harakiri_ms.map(u64::from), context);
         let has_mercy = context.read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = draft.take::<AttendantDraft>().complete(has_mercy.then_some(lifecycle.reload_mercy_ms), context);
