@@ -65,6 +65,35 @@ fn a_prototype_that_dies_is_replaced_and_no_request_is_lost() {
     assert_eq!(instance.stop().code(), Some(0));
 }
 
+/// Workers are to be forked from one that has answered a request.
+const REFORK: [&str; 8] = ["--module", "testing", "--processes", "2", "--refork-after", "1", "--reload-mercy", "10"];
+
+#[test]
+fn a_worker_that_has_served_becomes_the_prototype_and_the_former_one_exits() {
+    let instance = Instance::ready(&REFORK);
+    let former = instance.prototype();
+    let workers = children(former);
+    assert_eq!(instance.get("/echo"), "GET /echo\n");
+    let prototype = instance.wait("another prototype alone", || only(&children(instance.pid())).filter(|found| *found != former));
+    assert!(!workers.contains(&prototype));
+    let after = children(prototype);
+    assert!(after.len() == 2 && !after.iter().any(|worker| workers.contains(worker)), "{after:?}\n{}", instance.log());
+    assert_eq!(instance.get("/echo"), "GET /echo\n");
+    assert_eq!(instance.stop().code(), Some(0));
+}
+
+#[test]
+fn a_worker_that_refuses_is_replaced_and_says_why() {
+    let instance = Instance::ready(&REFORK);
+    std::fs::write(instance.directory.join("held"), "1 thread (ticker)").expect("written");
+    let former = instance.prototype();
+    assert_eq!(instance.get("/echo"), "GET /echo\n");
+    instance.wait_for_log("refork-after: the other workers can't be forked from this one: 1 thread (ticker)");
+    instance.wait("the replacement", || (children(former).len() == 2).then_some(()));
+    assert_eq!(instance.prototype(), former);
+    assert_eq!(instance.stop().code(), Some(0));
+}
+
 #[test]
 fn a_reload_answers_what_is_in_a_call_of_the_old_generation() {
     let instance = Instance::ready(&["--module", "testing", "--processes", "2", "--threads", "2"]);
