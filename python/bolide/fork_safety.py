@@ -7,6 +7,7 @@ one of them may become a prototype (``refork-after``).
 """
 
 import _socket
+import collections
 import importlib.machinery
 import os
 import socket
@@ -53,7 +54,7 @@ class LoadWatch:
         self._before = set(descriptors())
         self._tasks = set(tasks())
         #: Where a descriptor was opened or a thread was started, if that was recorded.
-        self._places = {}
+        self._places = collections.OrderedDict()
         self._replaced = []
         self._is_over = False
 
@@ -106,8 +107,8 @@ class LoadWatch:
         if not self._is_over and key is not None and key not in self._places:
             self._places[key] = place()
             if len(self._places) > MAX_PLACES:
-                # Another thread may have removed it.
-                self._places.pop(next(iter(self._places)), None)
+                # One step, because other threads connect too.
+                self._places.popitem(last=False)
 
     def _note_opened_by(self, path):
         """No patch sees what a library in C opens: it is attributed to the innermost loading module of the application."""

@@ -102,7 +102,7 @@ def described(descriptor, identity):
     """Return the kind and the name of a descriptor that processes can't share, or None and None."""
     if identity.startswith("socket:"):
         peer = fork_safety.peer_of(descriptor)
-        # A pair has no name.
+        # The sockets of a pair have an empty address.
         if not peer:
             return "socket", f"descriptor {descriptor}"
         return "connection", peer + (" by TLS" if fork_safety.is_tls(descriptor) else "")

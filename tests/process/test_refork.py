@@ -16,7 +16,7 @@ from support.postgresql import Postgresql
 from support.waiting import wait_until
 from support_load import Load
 from support_processes import children_of, descriptors_of, status_field
-from support_upgrade import pidfile, upgrade
+from support_upgrade import HELD, pidfile, upgrade
 from support_upgrade import stop as stop_upgraded
 
 #: The application: what a request makes stays in the process, and its forks have it.
@@ -156,6 +156,12 @@ OPENED = {
     "connection": (
         "    import socket\n    return socket.create_connection({address})",
         r"connections? \(127.0.0.1:\d+ at shop.py:5",
+    ),
+    # The latest places are kept.
+    "connection after many": (
+        "    import socket\n    for _ in range(1100): socket.socket(type=socket.SOCK_DGRAM).connect({address})\n"
+        "    return socket.create_connection({address})",
+        r"connections? \(.*127.0.0.1:\d+ at shop.py:6",
     ),
     "socket": ("    import socket\n    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)", r"sockets? \(descriptor \d+"),
     "thread": (
@@ -423,7 +429,7 @@ def test_nothing_of_the_server_itself_prevents_it(start, tmp_path):
     (tmp_path / "shop.py").write_text(SHOP.format(opened="    import uwsgi\n    return uwsgi.cache_get('a', 'local')"))
     (tmp_path / "services.ini").write_text("[uwsgi]" + SERVICES.format(directory=tmp_path))
     options = ("--ini", tmp_path / "services.ini", "--processes", "3", "--threads", "2", "--refork-after", str(REQUESTS))
-    instance = start(*options, "--refork-max", "2", module="shop")
+    instance = start(*options, "--refork-max", "2", module="shop", alarms=True)
     instance.body("/slow")
     for number in range(1, 3):
         for _ in range(REQUESTS * PROCESSES * 3):
@@ -432,6 +438,11 @@ def test_nothing_of_the_server_itself_prevents_it(start, tmp_path):
         instance.wait_for_log(SUCCEEDED, count=number)
         instance.wait_for(lambda: len(instance.prototypes()) == 1, "the end of the former prototype")
     assert not re.search(REFUSED, instance.log_until_now(), re.MULTILINE)
+    # The handler of faults is that of the present life.
+    (dying, *_) = instance.workers()
+    os.kill(dying, signal.SIGSEGV)
+    instance.wait_for(lambda: list(tmp_path.glob("crash-*")), "the report of the fault")
+    instance.wait_for(lambda: dying not in instance.workers(), "the end of the worker")
 
 
 def test_connections_of_the_server_to_its_engines_are_closed(refork, redis):
@@ -513,20 +524,40 @@ def test_the_check_tells_what_a_worker_would_hold(call, tmp_path):
     assert "warning: refork-after: after the requests of `warmup`, the application holds what forks can't share: 2 pipes" in said
 
 
+def test_a_master_sleeps_while_a_generation_loads(refork, tmp_path):
+    instance = refork()
+    instance.body()
+    held = tmp_path / "held"
+    held.touch()
+    (tmp_path / "shop.py").write_text(HELD.format(path=str(held)) + SHOP.format(opened=NOTHING))
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for(lambda: len(instance.prototypes()) == 2, "the prototype that loads")
+    # Longer than the time between two looks for a worker.
+    threading.Event().wait(1.2)
+    assert turns_of(instance) < 20
+    held.unlink()
+    instance.wait_for_generation(2)
+
+
+def turns_of(instance):
+    """Returns how often the master wakes up in half a second."""
+    before = int(status_field(instance.pid, "voluntary_ctxt_switches"))
+    threading.Event().wait(0.5)
+    return int(status_field(instance.pid, "voluntary_ctxt_switches")) - before
+
+
 def test_an_idle_master_sleeps_when_the_change_is_done(refork):
     instance = refork()
     former = instance.prototype()
     open_in_each(instance)
     wait_for_change(instance, former)
-    before = int(status_field(instance.pid, "voluntary_ctxt_switches"))
-    threading.Event().wait(0.5)
-    assert int(status_field(instance.pid, "voluntary_ctxt_switches")) - before < 20
+    assert turns_of(instance) < 20
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--processes", "1"), "a single worker has no others that could be forked from it"),
+        (("--processes", "1"), "it needs at least two workers"),
         (("--processes", "2", "--lazy-apps"), "with `lazy-apps`, workers share nothing"),
         (("--processes", "2", "--gevent", "10"), "an event loop and its greenlets can't be forked"),
     ],

@@ -176,6 +176,14 @@ messages! {
     }
 }
 
+impl Report {
+    /// Whether a worker that is to become a prototype, or the process that it forks, may send it before the master knows the
+    /// process.
+    pub fn is_of_successor(self) -> bool {
+        matches!(self, Report::Succeeded { .. } | Report::Refused | Report::GotSignal { .. })
+    }
+}
+
 /// An action that an application can request from its master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {

@@ -143,7 +143,7 @@ pub trait Application {
         Ok(unsafe { fork()? })
     }
 
-    /// This process, a fork of a worker, is a prototype from now on.
+    /// This process, a fork of a worker, is a prototype from now on. What the worker has set in its life can still be taken back.
     ///
     /// # Errors
     /// An error that prevents the language from working.

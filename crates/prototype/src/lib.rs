@@ -92,9 +92,11 @@ fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A
     if worker.is_on_trial {
         application.undergo_trial()?;
     }
-    let before = bolide_engine::own_bytes();
+    let before = tells_preload(prototype, worker).then(bolide_engine::own_bytes).flatten();
     let mut loading = load_after_fork(prototype, application)?;
-    tell_preload(prototype, worker, before);
+    if let Some(before) = before {
+        tell_preload(prototype, before);
+    }
     for phase in accepting_phases(worker) {
         if loading == Loading::Loaded {
             loading = run_hooks(prototype, application, phase);
@@ -137,16 +139,17 @@ fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -
     Ok(loading)
 }
 
-/// Logs once what `--preload` would save, where workers load the application because other servers do so. `before` is the memory
-/// of this worker before it was loaded.
-fn tell_preload(prototype: &Prototype, worker: &ForkedAs, before: Option<u64>) {
+/// Whether this worker logs what `--preload` would save: one of those that load the application because other servers do so.
+fn tells_preload(prototype: &Prototype, worker: &ForkedAs) -> bool {
     let boot = prototype.boot();
-    let is_first = boot.generation == 1 && worker.is_first && worker.number == 1;
-    if !boot.settings.application.tells_preload || !is_first {
-        return;
-    }
-    let Some((before, after)) = before.zip(bolide_engine::own_bytes()) else { return };
-    let (each, workers) = (after.saturating_sub(before) as f64 / 1e6, boot.settings.workers.processes);
+    boot.settings.application.tells_preload && boot.generation == 1 && worker.is_first && worker.number == 1
+}
+
+/// `before_bytes` is the memory of this worker before it has loaded the application.
+fn tell_preload(prototype: &Prototype, before_bytes: u64) {
+    let Some(after_bytes) = bolide_engine::own_bytes() else { return };
+    let workers = prototype.boot().settings.workers.processes;
+    let each = after_bytes.saturating_sub(before_bytes) as f64 / 1e6;
     let saved = each * f64::from(workers.saturating_sub(1));
     bolide_log::line(&format!(
         "each of the {workers} workers loads the application, which takes {each:.1} MB: `--preload` loads it once and saves up \

@@ -317,7 +317,7 @@ impl Prototype {
         if !held.is_empty() {
             let held = held.join("; ");
             bolide_log::line(&format!("refork-after: the other workers can't be forked from this one: {held}"));
-            // A master that is gone needs no report.
+            // The send fails if the master has exited, which the end of the control socket shows too.
             let _ = message::send(control.as_fd(), &Report::Refused, None);
         }
         Ok(false)
@@ -325,14 +325,15 @@ impl Prototype {
 
     /// This process was forked from a worker to be a prototype.
     fn begin_next<A: Application>(&mut self, application: &mut A, control: OwnedFd) -> Result<(), A::Error> {
-        life::begin_next();
         bolide_log::identity::set_worker(0);
         set_non_blocking(&control)?;
         // The master knows its workers by this group.
         nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(io::Error::from)?;
         signals::in_next_prototype(control.as_fd())?;
         self.control = Some(control);
+        // It takes back what the worker has set for its life, so the next life begins after it.
         application.become_prototype()?;
+        life::begin_next();
         follow_master()?;
         self.report(&Report::Succeeded { pid: std::process::id() })?;
         Ok(())

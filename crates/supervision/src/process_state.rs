@@ -13,7 +13,7 @@ pub fn parent_of(pid: i32) -> Option<i32> {
     process_state(pid).map(|(_, parent)| parent)
 }
 
-/// The real, effective, saved and filesystem user of a process; `None` if there is no such process.
+/// The user IDs of a process: real, effective, saved and filesystem. `None`: there is no such process.
 pub fn users_of(pid: i32) -> Option<[u32; 4]> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;

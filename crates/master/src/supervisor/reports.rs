@@ -69,6 +69,11 @@ impl Supervisor {
         let Some(child) = self.children.find_mut(id) else { return };
         let (role, generation) = (child.role, child.generation);
         match (role, report) {
+            // A worker has this end until it has become a prototype.
+            (Role::Prototype, report) if child.pid.is_none() && !report.is_of_successor() => {
+                log_sink::line(&format!("a worker that is to become a prototype sent {report:?}, which it may not send"));
+                self.succession_failed(id, now);
+            }
             (Role::Prototype, Report::Loaded { milliseconds }) => {
                 child.apply(Event::Ready);
                 child.ready_ms.get_or_insert(now);

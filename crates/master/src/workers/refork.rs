@@ -66,7 +66,11 @@ impl Refork {
         provision: &Provision,
         now_ms: u64,
     ) -> Vec<u64> {
-        let Some(serving) = serving else { return Vec::new() };
+        let Some(serving) = serving else {
+            // The next look is due when a generation serves alone again: until then, the loop would wake up for it without end.
+            self.next_look_ms = None;
+            return Vec::new();
+        };
         if self.generation != serving.number {
             *self = Refork { generation: serving.number, counts: self.counts, ..Refork::default() };
         }
@@ -94,6 +98,13 @@ impl Refork {
 
     /// Chooses a worker that has answered enough requests and whose memory is like that of its siblings.
     fn choose(&mut self, least: u64, children: &Children, now_ms: u64) -> Option<u64> {
+        let requests = |worker: &Child| {
+            let row = worker.row().and_then(|row| children.scoreboard().row(row));
+            row.map_or(0, |row| row.requests.load(Relaxed))
+        };
+        if !children.active_workers(self.generation).any(|worker| requests(worker) >= least) {
+            return None;
+        }
         let is_free = |child: &&Child| child.state == State::Serving && child.expires_ms.is_none_or(|time| time > now_ms);
         let workers: Vec<(&Child, u64)> = children
             .active_workers(self.generation)
@@ -106,10 +117,6 @@ impl Refork {
         let mut sizes: Vec<u64> = workers.iter().map(|(_, bytes)| *bytes).collect();
         sizes.sort_unstable();
         let median = sizes[sizes.len() / 2];
-        let requests = |worker: &Child| {
-            let row = worker.row().and_then(|row| children.scoreboard().row(row));
-            row.map_or(0, |row| row.requests.load(Relaxed))
-        };
         let fits =
             |(worker, bytes): &&(&Child, u64)| requests(worker) >= least && *bytes <= median.saturating_mul(MAX_PERCENT) / 100;
         let (worker, _) = workers.iter().filter(fits).min_by_key(|(_, bytes)| bytes.abs_diff(median))?;

@@ -263,7 +263,7 @@ pub fn check_refork(settings: &Settings, context: &mut Context) {
     let place = context.read.effects.iter().rev().find(|pair| pair.key == "refork-after").map(|pair| &pair.location);
     let is_gevent = settings.language.python().gevent.is_some();
     let (why, advice) = if settings.workers.processes < 2 {
-        ("a single worker has no others that could be forked from it", "set `processes` to 2 or more, or leave it out")
+        ("it needs at least two workers", "set `processes` to 2 or more, or leave it out")
     } else if settings.application.lazy {
         ("with `lazy-apps`, workers share nothing", "leave `lazy-apps` out, or leave it out")
     } else if is_gevent {
