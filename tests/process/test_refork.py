@@ -435,8 +435,9 @@ def test_nothing_of_the_server_itself_prevents_it(start, tmp_path):
         for _ in range(REQUESTS * PROCESSES * 3):
             for path in ("/open", "/static/shop.py", "/health"):
                 instance.get(path)
-        instance.wait_for_log(SUCCEEDED, count=number)
-        instance.wait_for(lambda: len(instance.prototypes()) == 1, "the end of the former prototype")
+        prototype = int(instance.wait_for_log(SUCCEEDED, count=number)[1])
+        # It is a child of the worker until that has exited.
+        wait_until(lambda pid=prototype: instance.prototypes() == [pid], "the end of the former prototype")
     assert not re.search(REFUSED, instance.log_until_now(), re.MULTILINE)
     # The handler of faults is that of the present life.
     (dying, *_) = instance.workers()
