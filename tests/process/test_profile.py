@@ -59,7 +59,9 @@ def test_a_profile_has_the_functions_and_the_share_of_each_route(busy, call, tmp
         # A stack without a function of the application is about the server, and stays whole.
         stacks = [[frames[number]["name"] for number in stack] for stack in profile["samples"]]
         assert not [stack for stack in stacks if "work" in stack and "Half.serve" in stack]
-        assert any("work" in [frames[number]["name"] for number in stack] for stack in profile["samples"])
+    # A single client's requests may all be answered by one worker.
+    samples = [stack for profile in data["profiles"] for stack in profile["samples"]]
+    assert any("work" in [frames[number]["name"] for number in stack] for stack in samples)
 
 
 def test_a_click_on_a_box_of_the_flame_graph_enlarges_it(busy, call, browser, tmp_path):
