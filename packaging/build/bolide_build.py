@@ -1,13 +1,15 @@
-"""The PEP 517 build backend: wraps maturin's hooks and checks the target Python first.
+"""The PEP 517 build backend: wraps maturin's hooks, checks the target Python, and adds the program of the master to a wheel.
 
 An unsupported Python is refused immediately, before Rust is required. Only pip and other build frontends run it.
 """
 
 import importlib.util
 import os
+import subprocess
+import sys
 
 import maturin
-from maturin import build_editable, build_sdist, build_wheel, prepare_metadata_for_build_wheel
+from maturin import build_editable, build_sdist, prepare_metadata_for_build_wheel
 
 __all__ = [
     "build_editable",
@@ -39,10 +41,25 @@ def get_requires_for_build_editable(config_settings=None):
     return maturin.get_requires_for_build_editable(config_settings)
 
 
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    name = maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+    program = module_of(os.path.join(os.path.dirname(__file__), "program.py"))
+    try:
+        program.add_to(os.path.join(wheel_directory, name))
+    except (OSError, subprocess.CalledProcessError) as error:
+        # The master then runs in the interpreter's process, which takes more memory.
+        print(f"warning: the master will run without its own program, which can't be compiled: {error}", file=sys.stderr)
+    return name
+
+
+def module_of(path):
+    spec = importlib.util.spec_from_file_location(os.path.basename(path)[: -len(".py")], path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def refuse():
-    spec = importlib.util.spec_from_file_location("unsupported", os.path.join(PACKAGE, "unsupported.py"))
-    unsupported = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(unsupported)
-    refused = unsupported.refusal()
+    refused = module_of(os.path.join(PACKAGE, "unsupported.py")).refusal()
     if refused:
         raise SystemExit(f"error: {refused}")

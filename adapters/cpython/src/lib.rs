@@ -1,7 +1,7 @@
 //! The native module `bolide._native`: Python starts the master through it, and a prototype and its workers run in it.
 //!
 //! It knows CPython and the engine's interface, but no protocols and no internals of the master. Every Bolide process that was
-//! started by Python loads it, and so does the program of the Debian package, for the master in it.
+//! started by Python loads it, and so does the program of the package, for the master in it.
 
 mod asgi;
 mod call;
@@ -43,8 +43,8 @@ use pyo3::prelude::*;
 /// The arguments of the master, kept from the call of [`main`] to the interpreter's end.
 static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
 
-/// Runs the master when the interpreter has ended, and ends the process with the master's status; the caller returns to Python
-/// and exits. The master needs no Python, so the interpreter's memory goes back to the system first (some 5 MB). `arguments` are
+/// Makes this process the master when the interpreter has ended; the caller returns to Python and exits. The process executes
+/// the package's program, which has no Python. Without one it gives the interpreter's memory back to the system. `arguments` are
 /// those of the command line, without the program's name. `imports` has the entries of `sys.path`, and the script that this
 /// interpreter executes.
 #[pyfunction]
@@ -55,7 +55,8 @@ fn main(
     imports: Vec<PathBuf>,
 ) -> PyResult<()> {
     let language = Python::version_str().split(' ').next().map(|version| format!("CPython {version}"));
-    let invocation = Invocation { arguments, interpreter, package_directory, imports, language };
+    let command = std::env::args_os().collect();
+    let invocation = Invocation { arguments, command, interpreter, package_directory, imports, language };
     *INVOCATION.lock().unwrap_or_else(PoisonError::into_inner) = Some(invocation);
     // SAFETY: the function is an `extern "C" fn()` that lives as long as the process and does not use Python.
     match unsafe { pyo3::ffi::Py_AtExit(Some(run_master)) } {
@@ -64,12 +65,13 @@ fn main(
     }
 }
 
-/// Runs the master in a process without Python, with the arguments of its command line, and returns the exit status. The program
-/// of the Debian package calls it by its name (packaging/debian/program.c). Nothing that it reaches may use Python.
+/// Runs the master in a process without Python, and returns the exit status. The program of the package calls it by its name
+/// (packaging/build/program.c). Nothing that it reaches may use Python.
 #[unsafe(no_mangle)]
 extern "C" fn bolide_run_program() -> c_int {
-    let language = Some(format!("CPython {}", env!("BOLIDE_PYTHON")));
-    bolide_master::main(Invocation { language, ..Invocation::of_program(std::env::args_os().skip(1).collect()) })
+    let mut invocation = Invocation::of_program();
+    invocation.language.get_or_insert_with(|| format!("CPython {}", env!("BOLIDE_PYTHON")));
+    bolide_master::main(invocation)
 }
 
 /// Returns the command-line arguments for a keyword of `bolide.run` with these values. `switch` is set if the value is a bool.
@@ -119,6 +121,13 @@ extern "C" fn resume_after_fork(_: *mut c_void) -> c_int {
 extern "C" fn run_master() {
     let invocation = INVOCATION.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(invocation) = invocation {
+        // SAFETY: the call takes a number.
+        let has_rights_of_the_file = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+        // Another program would lose the rights of the interpreter's file (setcap).
+        if !has_rights_of_the_file {
+            // Whatever the reason, the master runs here then.
+            let Err(_) = bolide_master::execute_program(&invocation);
+        }
         // SAFETY: the call takes a number and invalidates no reference.
         unsafe { libc::malloc_trim(0) };
         std::process::exit(bolide_master::main(invocation));

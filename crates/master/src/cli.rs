@@ -4,7 +4,6 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
 
 use bolide_command_line::{Reading, SIGNALS_PLACE};
 use bolide_configuration::documentation::{terminal_has_links, with_links};
@@ -15,39 +14,15 @@ use bolide_supervision::log_sink;
 use bolide_supervision::processes::needs;
 use bolide_supervision::sockets::upgrade_pair::FailureReport;
 
+use crate::console_script::Invocation;
 use crate::control::client::{ask_instance, signal_instance};
 use crate::manual;
 use crate::pager::become_pager;
-use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
+use crate::provision::configuration::{Amend, ChooseProgram, CommandLine, Configuration, in_order};
 use crate::provision::language::program_of;
 use crate::provision::load_check::check_load;
 use crate::provision::program::Installed;
-use crate::provision::python;
 use crate::start::supervise;
-
-/// One call of Bolide: its arguments, and the Python that made the call.
-#[derive(Debug, Clone, Default)]
-pub struct Invocation {
-    /// Without the program name.
-    pub arguments: Vec<OsString>,
-    /// The Python that runs the console script.
-    pub interpreter: Option<PathBuf>,
-    /// The directory that contains the Python package `bolide`.
-    pub package_directory: Option<PathBuf>,
-    /// The import path of that Python (`sys.path`), and the script that it executed.
-    pub imports: Vec<PathBuf>,
-    /// The name and version of that Python, for `bolide --version`.
-    pub language: Option<String>,
-}
-
-impl Invocation {
-    /// Returns the invocation of the plain program. A package manager may have installed a Python package beside it.
-    pub fn of_program(arguments: Vec<OsString>) -> Invocation {
-        let (interpreter, package_directory) =
-            std::env::current_exe().map(|own| python::packaged_beside(&own)).unwrap_or_default();
-        Invocation { arguments, interpreter, package_directory, ..Invocation::default() }
-    }
-}
 
 /// Runs Bolide with Python as its language. Returns the exit status.
 pub fn main(invocation: Invocation) -> i32 {
@@ -56,30 +31,32 @@ pub fn main(invocation: Invocation) -> i32 {
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
-    let Invocation { arguments, interpreter, package_directory, imports, language } = invocation;
+    let Invocation { arguments, command, interpreter, package_directory, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
     let installed = Installed { interpreter, package_directory };
     let choose = move |settings: &Settings| program_of(settings, &installed, std::env::var_os("PATH"));
-    run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
+    let words = CommandLine { arguments, command };
+    run_as(words, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }
 
 /// Runs Bolide with these arguments (without the program name), and with a prototype and settings of the caller's choice. Returns
 /// the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> i32 {
-    run_as(arguments, choose, amend, None, Launcher::default())
+    let words = CommandLine { arguments: arguments.to_vec(), command: std::env::args_os().collect() };
+    run_as(words, choose, amend, None, Launcher::default())
 }
 
 // A frame of its own: the stack may have grown to what reading a configuration takes only after its limit was looked at.
 /// Like [`run`], with the name and version of the `language`, and with the launcher.
 #[inline(never)]
-fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
+fn run_as(words: CommandLine, choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
     if let Err(error) = log_sink::ensure_standard_descriptors() {
         // If there is no descriptor to write the error to, only the exit status reports it.
         log_sink::line(&format!("not started: /dev/null can't be opened: {error}: /dev needs at least `null`"));
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
-    let mut configuration = Configuration::new(arguments, choose, amend, launcher);
+    let mut configuration = Configuration::new(words, choose, amend, launcher);
     match configuration.read() {
         Ok(Reading::Print { text, status }) => print(&text, status),
         Ok(Reading::Run { settings, diagnostics, sources }) => {

@@ -342,14 +342,16 @@ fn run(supervisor: Supervisor, parent_pipe: Option<ParentPipe>) -> (i32, Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provision::configuration::CommandLine;
 
     #[test]
     fn a_directory_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
         let mut settings = bolide_supervision::testing::settings();
         settings.application.chdir = Some("/nonexistent/directory".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
+        let words = CommandLine { arguments: Vec::new(), command: Vec::new() };
         let configuration =
-            Configuration::new(&[], Box::new(choose), |_| {}, bolide_configuration::launcher::Launcher::default());
+            Configuration::new(words, Box::new(choose), |_| {}, bolide_configuration::launcher::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());
         assert!(error.is_some_and(|error| error.starts_with("chdir = /nonexistent/directory: ")));
     }

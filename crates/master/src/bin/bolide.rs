@@ -2,6 +2,5 @@
 //! command line. The process becomes the master.
 
 fn main() {
-    let invocation = bolide_master::Invocation::of_program(std::env::args_os().skip(1).collect());
-    std::process::exit(bolide_master::main(invocation));
+    std::process::exit(bolide_master::main(bolide_master::Invocation::of_program()));
 }

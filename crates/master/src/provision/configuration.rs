@@ -30,11 +30,18 @@ pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
 /// Completes settings that were read, if options do not determine all of them.
 pub type Amend = fn(&mut Settings);
 
+/// The words that started the instance.
+#[derive(Debug, Clone)]
+pub struct CommandLine {
+    /// Without the program name.
+    pub arguments: Vec<OsString>,
+    /// All: for a console script, the interpreter and the script come first.
+    pub command: Vec<OsString>,
+}
+
 /// The source of an instance's settings.
 pub struct Configuration {
-    arguments: Vec<OsString>,
-    /// The complete command line: for a console script, the interpreter and the script come first.
-    command: Vec<OsString>,
+    words: CommandLine,
     environment: Vec<(OsString, OsString)>,
     /// By its path, which may lead elsewhere at a reload.
     directory: PathBuf,
@@ -60,8 +67,8 @@ pub struct ReadAgain {
 }
 
 impl Configuration {
-    /// Returns the configuration of a startup in this directory and environment. `arguments` are without the program name.
-    pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
+    /// Returns the configuration of a startup in this directory and environment.
+    pub fn new(words: CommandLine, choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
         // Sockets that were passed to the master that we replace are passed to us.
@@ -69,10 +76,8 @@ impl Configuration {
             let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == before);
             handed.for_each(|(_, value)| value.clone_from(&started_as));
         }
-        let command = std::env::args_os().collect();
         Configuration {
-            arguments: arguments.to_vec(),
-            command,
+            words,
             environment,
             directory: start_directory(),
             choose,
@@ -92,10 +97,11 @@ impl Configuration {
 
     /// Returns the program that was started, or another one `instead` of it, and its arguments.
     pub fn command(&self, instead: Option<&Path>) -> (OsString, &[OsString]) {
-        match (instead, self.command.split_first()) {
+        let CommandLine { arguments, command } = &self.words;
+        match (instead, command.split_first()) {
             (None, Some((program, arguments))) => (program.clone(), arguments),
-            (Some(program), _) => (program.into(), &self.arguments),
-            (None, None) => (std::env::current_exe().unwrap_or_default().into(), &self.arguments),
+            (Some(program), _) => (program.into(), arguments),
+            (None, None) => (std::env::current_exe().unwrap_or_default().into(), arguments),
         }
     }
 
@@ -104,7 +110,7 @@ impl Configuration {
     /// # Errors
     /// All errors in it.
     pub fn read(&self) -> Result<Reading, Failure> {
-        let mut reading = read(&self.arguments, &self.environment, &self.launcher)?;
+        let mut reading = read(&self.words.arguments, &self.environment, &self.launcher)?;
         if let Reading::Run { settings, .. } = &mut reading {
             (self.amend)(settings);
         }
@@ -195,7 +201,7 @@ impl Configuration {
 
     /// Reads the settings with our own rights.
     fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
-        let read = read_again(&self.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
+        let read = read_again(&self.words.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
         let mut read = read.map_err(|unread| match unread {
             ReadAgainError::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
             ReadAgainError::Distrusted(found) => NotRead::Distrusted(found),

@@ -29,9 +29,6 @@ if file is None:
 runpy.run_path(file, run_name='__main__')
 ";
 
-/// Debian's directory of Python packages, relative to the parent of the program's directory.
-const PACKAGES: &str = "lib/python3/dist-packages";
-
 /// Chooses the interpreter: that of the virtual environment, otherwise the one that runs us, otherwise `python3` from `PATH`.
 /// With a `root`, the `directory` of the application is within it.
 ///
@@ -66,18 +63,18 @@ pub fn program(
     Ok(Program { executable, arguments, package_directory })
 }
 
-/// Returns the Python and the package directory that belong to the program at this path, if they exist.
+/// Returns the Python and the directory of the package that the program at this path is in, if they exist: that of
+/// `lib/python3.13/site-packages` is `bin/python3` beside `lib`, as for Debian's `lib/python3/dist-packages`.
 ///
 /// The Python is not looked up in `PATH`, where another version may come first (that of pyenv or a virtual environment): the
-/// installed native module is for the system Python. A `virtualenv` takes precedence over both, and loads its own packages first.
-pub fn packaged_beside(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
-    let Some(programs) = program.parent() else { return (None, None) };
-    let Some(packages) = programs.parent().map(|prefix| prefix.join(PACKAGES)) else { return (None, None) };
-    if !packages.join("bolide").join("prototype.py").is_file() {
+/// package's native module is for its own Python. A `virtualenv` takes precedence over both, and loads its own packages first.
+pub fn packaged_around(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
+    // `packages/bolide/bin/bolide`
+    let Some(packages) = program.ancestors().nth(3).filter(|packages| packages.join("bolide/prototype.py").is_file()) else {
         return (None, None);
-    }
-    let python = programs.join("python3");
-    (python.is_file().then_some(python), Some(packages))
+    };
+    let python = packages.ancestors().nth(3).map(|prefix| prefix.join("bin").join("python3")).filter(|file| file.is_file());
+    (python, Some(packages.to_owned()))
 }
 
 fn in_virtualenv(directory: &Path) -> Result<PathBuf, StartError> {
@@ -163,16 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_a_package_knows_its_python_and_its_package() {
+    fn the_program_of_a_package_knows_its_python_and_its_package() {
         let directory = Directory::new("packaged");
-        let program = directory.path().join("usr/bin/bolide");
-        assert_eq!(packaged_beside(&program), (None, None), "installed by Cargo");
-        file(&directory.path().join("usr/bin/python3"));
-        assert_eq!(packaged_beside(&program), (None, None), "beside a Python without Bolide");
-        let packages = directory.path().join("usr/lib/python3/dist-packages");
-        file(&packages.join("bolide/prototype.py"));
-        assert_eq!(packaged_beside(&program), (Some(directory.path().join("usr/bin/python3")), Some(packages.clone())));
-        std::fs::remove_file(directory.path().join("usr/bin/python3")).expect("removed");
-        assert_eq!(packaged_beside(&program), (None, Some(packages)), "the Python of PATH has to do");
+        for packages in ["usr/lib/python3/dist-packages", "venv/lib/python3.13/site-packages"] {
+            let packages = directory.path().join(packages);
+            let program = packages.join("bolide/bin/bolide");
+            assert_eq!(packaged_around(&program), (None, None), "no package");
+            file(&packages.join("bolide/prototype.py"));
+            assert_eq!(packaged_around(&program), (None, Some(packages.clone())), "the Python of PATH has to do");
+            let python = packages.ancestors().nth(3).expect("a prefix").join("bin/python3");
+            file(&python);
+            assert_eq!(packaged_around(&program), (Some(python), Some(packages)));
+        }
+        assert_eq!(packaged_around(&directory.path().join("usr/bin/bolide")), (None, None), "installed by Cargo");
     }
 }

@@ -1,6 +1,6 @@
-/* /usr/bin/bolide of the Debian package: runs the master that is in the native module of the package's Python module, so that
- * the package has the native code once. scripts/deb compiles it with -DMODULE, the module's file relative to the directory above the
- * program's, and with a header of the names that the module expects of Python. It knows no option, and starts no interpreter.
+/* bolide/bin/bolide of the package: runs the master that is in the native module of the package, so that the package has the native
+ * code once, and the master has no interpreter. packaging/build/program.py compiles it with -DMODULE, the module's file name, and
+ * with a header of the names that the module expects of Python. It knows no option.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 /* The status of a start that failed. */
@@ -26,13 +27,15 @@ static void absent(const char *name) {
     }
 #include "python-names.h"
 
-/* Writes the path of the module: it is found from the program's own, as the whole package may be in another root. */
+/* Writes the path of the module: it is in the directory above the program's, as the whole package may be anywhere. */
 static int find_module(char *path, size_t size) {
     char own[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
     if (length < 0)
-        /* Without /proc the package is where Debian has it. */
-        length = snprintf(own, sizeof own, "/usr/bin/bolide");
+        /* Without /proc, the kernel has kept the path of the call. */
+        length = snprintf(own, sizeof own, "%s", (const char *)getauxval(AT_EXECFN));
+    if (length >= (ssize_t)sizeof own)
+        return -1;
     own[length] = '\0';
     for (int levels = 0; levels < 2; levels++) {
         char *slash = strrchr(own, '/');
@@ -55,7 +58,7 @@ int main(void) {
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     int (*run)(void) = module == NULL ? NULL : (int (*)(void))dlsym(module, "bolide_run_program");
     if (run == NULL) {
-        fprintf(stderr, "bolide: %s; install the package again: apt install --reinstall bolide\n", dlerror());
+        fprintf(stderr, "bolide: %s; install bolide again (pip install --force-reinstall bolide; Debian: apt install --reinstall bolide)\n", dlerror());
         return START_FAILED;
     }
     return run();

@@ -1,0 +1,106 @@
+"""Adds the program of the master to wheels: ``program.py WHEEL…``.
+
+The program (program.c) runs the master that is in the wheel's native module, in a process without Python. It has the names that
+this module expects of Python, so it is compiled when the module has been linked. ``PROGRAM_CC`` is the compiler for another
+machine or another C library, otherwise ``CC`` or ``cc``. The build backend and ``scripts/wheel`` call it.
+"""
+
+import base64
+import hashlib
+import os
+import shlex
+import struct
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("program.c")
+#: The program's path in the wheel. It has the name that processes are known by.
+PLACE = "bolide/bin/bolide"
+#: A larger program contains something unexpected.
+MAX_PROGRAM_BYTES = 100_000
+#: Python's names are exported, so that the module's are bound to them. The other flags are those that distributions harden with.
+FLAGS = [
+    "-std=c11",
+    "-O2",
+    "-Wall",
+    "-fPIE",
+    "-pie",
+    "-fstack-protector-strong",
+    "-Wformat",
+    "-D_GNU_SOURCE",
+    "-U_FORTIFY_SOURCE",
+    "-D_FORTIFY_SOURCE=2",
+    "-Wl,-z,relro,-z,now",
+    "-Wl,--export-dynamic",
+    "-s",
+]
+
+#: ELF, 64 bits: the offset of the table of sections, with their size and number, in the file's header.
+SECTIONS = struct.Struct("<40xQ10xHH")
+#: Of a section: its type, its offset and size, and the section that it refers to.
+SECTION = struct.Struct("<4xI16xQQI")
+#: Of a symbol: the offset of its name, and the section that defines it.
+SYMBOL = struct.Struct("<IxxH16x")
+DYNAMIC_SYMBOLS = 11
+UNDEFINED = 0
+
+
+def python_names(module):
+    """Returns the names that a native module, as bytes, expects of Python."""
+    table, size, count = SECTIONS.unpack_from(module)
+    sections = [SECTION.unpack_from(module, table + number * size) for number in range(count)]
+    _, first, length, link = next(section for section in sections if section[0] == DYNAMIC_SYMBOLS)
+    names = sections[link][1]
+    for offset in range(first, first + length, SYMBOL.size):
+        name, section = SYMBOL.unpack_from(module, offset)
+        text = module[names + name : module.index(b"\0", names + name)].decode()
+        if section == UNDEFINED and text.startswith(("Py", "_Py")):
+            yield text
+
+
+def compiled(module_name, module, directory):
+    """Returns the program for this native module, as bytes. subprocess.CalledProcessError: it could not be compiled."""
+    directory = Path(directory)
+    names = sorted(python_names(module))
+    (directory / "python-names.h").write_text("".join(f"ABSENT({name})\n" for name in names))
+    compiler = shlex.split(os.environ.get("PROGRAM_CC") or os.environ.get("CC") or "cc")
+    program = directory / "bolide"
+    command = [*compiler, *FLAGS, f"-I{directory}", f'-DMODULE="{module_name}"', "-o", program, SOURCE, "-ldl"]
+    subprocess.run(command, check=True)
+    return program.read_bytes()
+
+
+def add_to(wheel):
+    """Adds the program to this wheel, unless it is there."""
+    wheel = Path(wheel)
+    with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as directory:
+        files = archive.infolist()
+        if any(file.filename == PLACE for file in files):
+            return
+        (module,) = (file for file in files if file.filename.startswith("bolide/_native.") and file.filename.endswith(".so"))
+        program = compiled(Path(module.filename).name, archive.read(module), directory)
+        if len(program) > MAX_PROGRAM_BYTES:
+            raise SystemExit(f"{wheel}: its program has {len(program)} bytes, and {MAX_PROGRAM_BYTES} are the most")
+        record = next(file for file in files if file.filename.endswith(".dist-info/RECORD"))
+        added = zipfile.ZipInfo(PLACE, date_time=module.date_time)
+        added.compress_type = zipfile.ZIP_DEFLATED
+        added.external_attr = 0o100755 << 16
+        digest = base64.urlsafe_b64encode(hashlib.sha256(program).digest()).rstrip(b"=").decode()
+        line = f"{PLACE},sha256={digest},{len(program)}\n".encode()
+        made = wheel.with_suffix(".whl.part")
+        # RECORD is the last file, as the specification of wheels recommends.
+        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
+            for file in files:
+                if file is not record:
+                    target.writestr(file, archive.read(file))
+            target.writestr(added, program)
+            target.writestr(record, archive.read(record) + line)
+    made.replace(wheel)
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:]:
+        add_to(each)
