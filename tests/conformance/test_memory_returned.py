@@ -1,5 +1,5 @@
-"""Memory that slow clients caused a worker to allocate is returned to the system when they have disconnected: at most a tenth
-stays.
+"""Memory that slow clients caused a worker to allocate is returned to the system when they have disconnected, and memory of a
+large piece of work when that is done: at most a tenth stays.
 """
 
 import pytest
@@ -90,3 +90,76 @@ def test_of_large_answers_that_are_read_slowly(both):
 
     assert_given_back(server, take)
     assert server.get("/fine").body == b"fine"
+
+
+#: `peak` takes about 100 MB of small pieces, and keeps the last one, below which glibc keeps what it has got back.
+PEAK = """
+import os, time
+import uwsgi
+kept = []
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+noted = os.path.abspath("peak")
+def peak():
+    before = resident()
+    pieces = [b"x" * (600 + number % 2) for number in range(150_000)]
+    taken = resident() - before
+    time.sleep(0.1)
+    kept.append(pieces.pop())
+    with open(noted, "w") as file:
+        print(os.getpid(), before, taken, file=file)
+"""
+WSGI_PEAK = """
+def application(environ, start_response):
+    peak()
+    start_response("200 OK", [])
+    return [b"done"]
+"""
+ASGI_PEAK = """
+async def application(scope, receive, send):
+    assert scope["type"] == "http"
+    peak()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"done"})
+"""
+HELPER_PEAK = """
+def application(environ, start_response):
+    uwsgi.mule_msg(b"work", 1) if environ["PATH_INFO"] == "/mule" else uwsgi.spool(body=b"work")
+    start_response("200 OK", [])
+    return [b"done"]
+def mule():
+    while True:
+        uwsgi.mule_get_msg()
+        peak()
+def work(job):
+    peak()
+    return uwsgi.SPOOL_OK
+uwsgi.spooler = work
+"""
+#: The rest of the configuration, the rest of the source, and what to ask for.
+PLACES = {
+    "a thread": ("master = true", WSGI_PEAK, "/"),
+    "threads": ("master = true\nthreads = 4", WSGI_PEAK, "/"),
+    "asgi": ("master = true", ASGI_PEAK, "/"),
+    "gevent": ("master = true\ngevent = 10", WSGI_PEAK, "/"),
+    "a mule": ("master = true\nmule = large:mule", HELPER_PEAK, "/mule"),
+    "a spooler": ("master = true\nspooler = {directory}/jobs\nspooler-frequency = 3600", HELPER_PEAK, "/spooler"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_of_a_large_piece_of_work(serve, tmp_path, place):
+    more, source, target = PLACES[place]
+    (tmp_path / "large.py").write_text(PEAK + source)
+    (tmp_path / "jobs").mkdir()
+    server = serve(f"chdir = {tmp_path}\nmodule = large:application\n{more}")
+    assert server.get(target).body == b"done"
+    noted = tmp_path / "peak"
+    wait_until(lambda: noted.exists() and noted.read_text().endswith("\n"), lambda: f"the work: {server.log}")
+    pid, before, taken = map(int, noted.read_text().split())
+    assert taken > MIN_BYTES
+    wait_until(
+        lambda: processes.resident_bytes(pid) - before <= taken // 10,
+        lambda: f"{(processes.resident_bytes(pid) - before) >> 20} of {taken >> 20} MiB have stayed",
+    )

@@ -486,7 +486,7 @@ impl<L: Language> Shared<L> {
             housekeeping.streams_have_ended = true;
             log_stream_end(self, connections);
         }
-        housekeeping.memory_trim.note(connections.population().all(), now);
+        housekeeping.memory_trim.note(connections.population().all(), self.worker.row.requests.load(Relaxed), now);
         if housekeeping.memory_trim.is_due(now) {
             self.trim_memory(connections, housekeeping, now);
         }
@@ -505,12 +505,14 @@ impl<L: Language> Shared<L> {
         });
     }
 
-    /// Returns memory of clients that have left to the system. It takes milliseconds, so it is done only when the worker is calm.
+    /// Returns memory of clients that have left and of large requests to the system. It takes milliseconds, so it is done only
+    /// when the worker is calm.
     fn trim_memory(&self, connections: &ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping, now: u64) {
         if connections.has_ready() || !self.is_calm() || socket::has_events(self.poll.0.as_fd()) {
             return housekeeping.memory_trim.put_off(now);
         }
-        housekeeping.memory_trim.look((connections.population().all(), now), crate::allocator::own_bytes, crate::allocator::trim);
+        let reasons = (connections.population().all(), self.worker.row.requests.load(Relaxed), now);
+        housekeeping.memory_trim.look(reasons, crate::allocator::own_bytes, crate::allocator::trim);
     }
 
     pub(crate) fn is_worn(&self) -> bool {

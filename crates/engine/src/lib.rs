@@ -26,7 +26,7 @@ mod sockets;
 mod succession;
 pub mod uwsgi_signals;
 
-pub use allocator::own_bytes;
+pub use allocator::{own_bytes, trim as trim_memory};
 pub use event_loop::draining::cut_off_late_stream;
 pub use event_loop::embedded::{EmbeddedWorker, Heartbeat, Turned, Visited};
 pub use event_loop::panics::end_worker_at_a_panic;
@@ -38,6 +38,7 @@ pub use preloading::preload;
 pub use request::{blocking_websocket, mounts, request_stream, websocket};
 pub use scheduling::connections::ExchangeId;
 pub use scheduling::handover::ConnectionQueue;
+pub use scheduling::memory_trim::MemoryTrim;
 pub use sessions::affinity::SessionLinks;
 pub use sockets::listener::ListeningSocket;
 pub use sockets::taken_connections;

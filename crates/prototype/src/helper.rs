@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_engine::uwsgi_signals::SignalPort;
+use bolide_engine::{MemoryTrim, own_bytes, trim_memory};
 use bolide_scoreboard::{Scoreboard, Slot};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -25,6 +26,7 @@ pub struct Helper {
     scoreboard: Scoreboard,
     row: u32,
     signals: Arc<SignalPort>,
+    memory_trim: MemoryTrim,
     end: Option<End>,
 }
 
@@ -54,7 +56,9 @@ impl Helper {
         };
         let row = scoreboard.row(child.row).ok_or(io::ErrorKind::NotFound)?;
         let signals = Arc::new(SignalPort::new(control.try_clone()?, row));
-        Ok(Helper { number: child.number, name, control, scoreboard, row: child.row, signals, end })
+        let mut memory_trim = MemoryTrim::default();
+        memory_trim.note_baseline(own_bytes());
+        Ok(Helper { number: child.number, name, control, scoreboard, row: child.row, signals, memory_trim, end })
     }
 
     /// Its number, from 1: its position in the settings' `helpers`.
@@ -104,11 +108,15 @@ impl Helper {
         began_ms > 0
     }
 
-    /// The piece of work that was begun has ended.
-    pub fn end_work(&self) {
+    /// The piece of work that was begun has ended. If it was long, memory that it has freed goes back to the system.
+    pub fn end_work(&mut self) {
         if let Some(slot) = self.scoreboard.recorder(self.row, 0) {
+            let began_ms = slot.began_ms.load(Relaxed);
             slot.end();
             slot.limit_ms.store(0, Relaxed);
+            if began_ms > 0 {
+                self.memory_trim.look_after_work(now_ms().saturating_sub(began_ms), own_bytes, trim_memory);
+            }
         }
         if let Some(row) = self.scoreboard.row(self.row) {
             row.count_request(true);

@@ -1,9 +1,11 @@
-//! Decides when a worker checks whether its allocator keeps memory of clients that have left, and returns it to the system.
+//! Decides when a worker checks whether its allocator keeps memory of clients that have left or of requests that were large, and
+//! returns it to the system.
 //!
 //! glibc keeps freed memory below a block that is in use: after a hundred slow clients that is most of the memory of their
-//! answers. A check reads /proc, and a trim takes some milliseconds for a hundred MB. So there is a check only if far fewer
-//! connections (streams count too) are open than before, a moment later, and rarely. It does not call the clock or system
-//! functions itself: the caller passes them in. The thread that leads a worker runs it, once a turn of the loop.
+//! answers, and after one export of a table most of that. A check reads /proc, and a trim takes some milliseconds for a hundred
+//! MB. So there is a check only if far fewer connections (streams count too) are open than before, or after requests, a moment
+//! later, and rarely. It does not call the clock or system functions itself: the caller passes them in. The thread that leads a
+//! worker runs it, once a turn of the loop, and helpers after a piece of work.
 
 /// This many connections at the same time are a reason to check when they have gone.
 const MIN_CONNECTIONS: usize = 8;
@@ -14,7 +16,15 @@ const SETTLE_MS: u64 = 500;
 /// The shortest time between two checks, in milliseconds.
 const BETWEEN_MS: u64 = 2_000;
 
-/// A check that found the worker busy is repeated after this many milliseconds.
+/// The shortest time from a check to one that requests are the reason for, in milliseconds. There may be one after each request
+/// of a worker that has few.
+const BETWEEN_FOR_REQUESTS_MS: u64 = 10_000;
+
+/// Only a piece of work that took this long is followed by a check, in milliseconds: the check takes far less.
+const MIN_WORK_MS: u64 = 50;
+
+/// A check that found the worker busy is repeated after this many milliseconds, and after twice as many each time, up to
+/// [`BETWEEN_FOR_REQUESTS_MS`]: a stream may stay open for hours.
 const BUSY_MS: u64 = 100;
 
 /// A trim is worth its time from this many bytes above the worker's lowest known size on.
@@ -28,6 +38,11 @@ pub struct MemoryTrim {
     /// When to check, in monotonic milliseconds.
     due_ms: Option<u64>,
     next_ms: u64,
+    next_for_requests_ms: u64,
+    /// How long the next check is put off if the worker is busy; 0: it has not been put off.
+    busy_ms: u64,
+    /// The requests that the worker had answered at the last check.
+    requests: u64,
     /// The last check led to a trim, and some of the connections are still open: the next check comes when half of these have
     /// gone.
     goes_on: bool,
@@ -35,13 +50,25 @@ pub struct MemoryTrim {
 }
 
 impl MemoryTrim {
-    /// Notes how many connections are open now.
+    /// Notes how many connections are open now, and how many requests the worker has answered so far.
     #[inline]
-    pub fn note(&mut self, connections: usize, now_ms: u64) {
+    pub fn note(&mut self, connections: usize, requests: u64, now_ms: u64) {
         if connections > self.most {
             self.most = connections;
-        } else if connections <= self.most / 2 && self.due_ms.is_none() && (self.goes_on || self.most >= MIN_CONNECTIONS) {
-            self.due_ms = Some((now_ms + SETTLE_MS).max(self.next_ms));
+        } else if connections <= self.most / 2 && (self.goes_on || self.most >= MIN_CONNECTIONS) {
+            self.make_due(self.next_ms, now_ms);
+        }
+        if requests != self.requests {
+            self.make_due(self.next_for_requests_ms, now_ms);
+        }
+    }
+
+    /// A check that is due for one reason may come earlier for another, but not later.
+    #[inline]
+    fn make_due(&mut self, next_ms: u64, now_ms: u64) {
+        let due_ms = (now_ms + SETTLE_MS).max(next_ms);
+        if self.due_ms.is_none_or(|known_ms| due_ms < known_ms) {
+            self.due_ms = Some(due_ms);
         }
     }
 
@@ -54,9 +81,10 @@ impl MemoryTrim {
         self.due_ms.is_some_and(|due_ms| due_ms <= now_ms)
     }
 
-    /// A client would have to wait for the check: it is tried again a little later.
+    /// A client would have to wait for the check: it is tried again later.
     pub fn put_off(&mut self, now_ms: u64) {
-        self.due_ms = Some(now_ms + BUSY_MS);
+        self.busy_ms = (self.busy_ms * 2).clamp(BUSY_MS, BETWEEN_FOR_REQUESTS_MS);
+        self.due_ms = Some(now_ms + self.busy_ms);
     }
 
     /// Notes the bytes that the worker has before its connections come.
@@ -65,10 +93,29 @@ impl MemoryTrim {
     }
 
     /// Checks: `resident` returns the worker's bytes, and `trim` is called if it is worth its time.
-    pub fn look(&mut self, (connections, now_ms): (usize, u64), resident: impl Fn() -> Option<u64>, trim: impl FnOnce()) {
+    pub fn look(
+        &mut self,
+        (connections, requests, now_ms): (usize, u64, u64),
+        resident: impl Fn() -> Option<u64>,
+        trim: impl FnOnce(),
+    ) {
         self.due_ms = None;
+        self.busy_ms = 0;
         self.next_ms = now_ms + BETWEEN_MS;
+        self.next_for_requests_ms = now_ms + BETWEEN_FOR_REQUESTS_MS;
         self.most = connections;
+        self.requests = requests;
+        self.goes_on = self.trim_if_worth_it(resident, trim) && connections > 0;
+    }
+
+    /// A helper has finished a piece of work that took this long: checks if it was a long one.
+    pub fn look_after_work(&mut self, took_ms: u64, resident: impl Fn() -> Option<u64>, trim: impl FnOnce()) {
+        if took_ms >= MIN_WORK_MS {
+            self.trim_if_worth_it(resident, trim);
+        }
+    }
+
+    fn trim_if_worth_it(&mut self, resident: impl Fn() -> Option<u64>, trim: impl FnOnce()) -> bool {
         let before = resident();
         let is_worth_it = before.zip(self.least_bytes).is_none_or(|(before, least)| before >= least + WORTH_BYTES);
         if is_worth_it {
@@ -76,7 +123,7 @@ impl MemoryTrim {
         }
         // Memory that stays in use is not a reason to try again.
         self.least_bytes = if is_worth_it { resident() } else { self.least_bytes.min(before) };
-        self.goes_on = is_worth_it && connections > 0;
+        is_worth_it
     }
 }
 
@@ -94,13 +141,14 @@ mod tests {
         used: Cell<u64>,
         kept: Cell<u64>,
         given: Cell<u32>,
+        requests: u64,
     }
 
     impl Scene {
         fn new() -> Scene {
             let mut memory_trim = MemoryTrim::default();
             memory_trim.note_baseline(Some(20 * MB));
-            Scene { memory_trim, used: (20 * MB).into(), kept: 0.into(), given: 0.into() }
+            Scene { memory_trim, used: (20 * MB).into(), kept: 0.into(), given: 0.into(), requests: 0 }
         }
 
         fn resident(&self) -> u64 {
@@ -109,14 +157,14 @@ mod tests {
 
         /// Runs a turn of the loop. Returns how often memory was returned to the system by then.
         fn turn(&mut self, connections: usize, now_ms: u64) -> u32 {
-            let Scene { memory_trim, used, kept, given } = self;
-            memory_trim.note(connections, now_ms);
+            let Scene { memory_trim, used, kept, given, requests } = self;
+            memory_trim.note(connections, *requests, now_ms);
             if memory_trim.is_due(now_ms) {
                 let trim = || {
                     kept.set(0);
                     given.set(given.get() + 1);
                 };
-                memory_trim.look((connections, now_ms), || Some(used.get() + kept.get()), trim);
+                memory_trim.look((connections, *requests, now_ms), || Some(used.get() + kept.get()), trim);
             }
             given.get()
         }
@@ -146,6 +194,55 @@ mod tests {
             assert_eq!(scene.kept.get(), 0, "{connections} are left");
         }
         assert_eq!(scene.memory_trim.within_ms(now_ms), None);
+    }
+
+    #[test]
+    fn memory_of_a_large_request_is_trimmed_a_moment_later_and_not_after_each_one() {
+        let mut scene = Scene::new();
+        (scene.requests, scene.kept) = (1, Cell::new(80 * MB));
+        assert_eq!((scene.turn(1, 1_000), scene.memory_trim.within_ms(1_000)), (0, Some(SETTLE_MS)));
+        assert_eq!((scene.turn(1, 1_000 + SETTLE_MS), scene.resident()), (1, 20 * MB));
+        assert_eq!(scene.memory_trim.within_ms(1_000 + SETTLE_MS), None, "a worker without requests is not woken");
+        let mut now_ms = 2_000;
+        for _ in 0..20 {
+            scene.requests += 1;
+            scene.kept.set(80 * MB);
+            scene.turn(1, now_ms);
+            now_ms += BETWEEN_FOR_REQUESTS_MS / 10;
+            scene.turn(1, now_ms);
+        }
+        assert_eq!(scene.given.get(), 1 + 2);
+    }
+
+    #[test]
+    fn a_check_for_clients_that_have_left_does_not_wait_for_one_that_requests_are_the_reason_for() {
+        let mut scene = Scene::new();
+        scene.requests = 1;
+        scene.turn(1, 0);
+        scene.turn(1, SETTLE_MS);
+        scene.requests = 2;
+        scene.turn(100, 1_000);
+        assert_eq!(scene.memory_trim.within_ms(1_000), Some(SETTLE_MS + BETWEEN_FOR_REQUESTS_MS - 1_000));
+        scene.turn(0, 4_000);
+        assert_eq!(scene.memory_trim.within_ms(4_000), Some(SETTLE_MS));
+    }
+
+    #[test]
+    fn a_helper_trims_after_a_long_piece_of_work() {
+        let mut memory_trim = MemoryTrim::default();
+        memory_trim.note_baseline(Some(20 * MB));
+        let (kept, given) = (Cell::new(80 * MB), Cell::new(0));
+        for (took_ms, trims) in [(MIN_WORK_MS - 1, 0), (MIN_WORK_MS, 1), (MIN_WORK_MS, 1)] {
+            memory_trim.look_after_work(
+                took_ms,
+                || Some(20 * MB + kept.get()),
+                || {
+                    kept.set(0);
+                    given.set(given.get() + 1);
+                },
+            );
+            assert_eq!(given.get(), trims);
+        }
     }
 
     #[test]
@@ -182,7 +279,12 @@ mod tests {
         let mut scene = Scene::new();
         scene.turn(100, 0);
         scene.turn(0, 10);
-        scene.memory_trim.put_off(1_000);
-        assert!(!scene.memory_trim.is_due(1_000 + BUSY_MS - 1) && scene.memory_trim.is_due(1_000 + BUSY_MS));
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            scene.memory_trim.put_off(1_000);
+            waits.extend(scene.memory_trim.within_ms(1_000));
+        }
+        assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+        assert_eq!((scene.turn(0, 11_000), scene.memory_trim.busy_ms), (0, 0));
     }
 }
