@@ -61,10 +61,10 @@ def shop(tmp_path):
 def serve(shop):
     started = []
 
-    def serve(command, *arguments, **more):
+    def serve(command, *arguments, ready=True, **more):
         server = Server(shop, command=command and list(command), arguments=list(arguments), **more)
         started.append(server)
-        return server.start()
+        return server.start() if ready else server.launch()
 
     yield serve
     for server in started:
@@ -77,6 +77,18 @@ def executable(pid):
 
 def maps(pid):
     return {line.split(None, 5)[5].strip() for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/" in line}
+
+
+def code_bytes(pid):
+    """The memory of a process that holds the code of the native module."""
+    mapped, found = "", 0
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        fields = line.split()
+        if "-" in fields[0] and len(fields) > 5:
+            mapped = fields[5] if fields[1].startswith("r-x") else ""
+        elif fields[0] == "Rss:" and "_native" in mapped:
+            found += int(fields[1]) * 1024
+    return found
 
 
 def command_line(pid):
@@ -137,6 +149,27 @@ def test_what_an_agent_has_loaded_leaves_with_the_interpreter_after_its_last_wor
     assert {"PYTHONPATH", "SHOP_COLOR"} <= set(names.split(","))
     (prototype,) = children_of(master)
     assert memory_bytes(prototype) > 64 << 20
+
+
+WAITING = """\
+import os
+import time
+
+while not os.path.exists("go"):
+    time.sleep(0.01)
+
+"""
+
+
+def test_the_master_gives_the_code_back_that_only_its_start_needs(serve, shop):
+    (shop / "shop.py").write_text(WAITING + SHOP)
+    server = serve(None, *ARGUMENTS, ready=False)
+    master = server.process.pid
+    wait_until(lambda: children_of(master), "the prototype")
+    at_start = code_bytes(master)
+    (shop / "go").touch()
+    server.wait_for_log("^bolide: ready: 1 worker")
+    wait_until(lambda: code_bytes(master) < at_start * 0.7, lambda: f"{code_bytes(master)} of {at_start} bytes are left")
 
 
 def test_an_upgrade_executes_the_console_script_again(serve):

@@ -5,10 +5,10 @@ use bolide_contract::clock::now_ms as clock_ms;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 use bolide_contract::settings::ReloadOrder;
 use bolide_services::reloads::ReloadCause;
-use bolide_supervision::log_sink;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::text::{duration, workers_in_words};
+use bolide_supervision::{log_sink, system};
 
 use crate::announce;
 use crate::children::child::KillReason;
@@ -347,6 +347,7 @@ impl Supervisor {
         self.children.end_generations(|generation| generation != number, false, &self.provision, now_ms);
         self.kill_older_if_brutal(number, now_ms);
         self.watches.forget_importers_but(&[number]);
+        system::give_back_memory();
     }
 
     /// Kills workers and helpers of older generations after a brutal reload.
