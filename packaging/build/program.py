@@ -38,19 +38,21 @@ FLAGS = [
     "-s",
 ]
 
-#: ELF, 64 bits: the offset of the table of sections, with their size and number, in the file's header.
-SECTIONS = struct.Struct("<40xQ10xHH")
+#: ELF, 64 bits: the offset of the table of segments and of that of sections, with their sizes and numbers, in the file's header.
+HEADER = struct.Struct("<32xQQ6xHHHH")
+SEGMENT_TYPE = struct.Struct("<I")
 #: Of a section: its type, its offset and size, and the section that it refers to.
 SECTION = struct.Struct("<4xI16xQQI")
 #: Of a symbol: the offset of its name, and the section that defines it.
 SYMBOL = struct.Struct("<IxxH16x")
 DYNAMIC_SYMBOLS = 11
 UNDEFINED = 0
+INTERPRETER = 3
 
 
 def python_names(module):
     """Returns the names that a native module, as bytes, expects of Python."""
-    table, size, count = SECTIONS.unpack_from(module)
+    _, table, _, _, size, count = HEADER.unpack_from(module)
     sections = [SECTION.unpack_from(module, table + number * size) for number in range(count)]
     _, first, length, link = next(section for section in sections if section[0] == DYNAMIC_SYMBOLS)
     names = sections[link][1]
@@ -59,6 +61,13 @@ def python_names(module):
         text = module[names + name : module.index(b"\0", names + name)].decode()
         if section == UNDEFINED and text.startswith(("Py", "_Py")):
             yield text
+
+
+def is_dynamic(program):
+    """Whether the loader of the C library starts this program, as bytes: a static one could not load a module."""
+    table, _, size, count, _, _ = HEADER.unpack_from(program)
+    types = (SEGMENT_TYPE.unpack_from(program, table + number * size)[0] for number in range(count))
+    return INTERPRETER in types
 
 
 def compiled(module_name, module, directory):
@@ -82,6 +91,8 @@ def add_to(wheel):
             return
         (module,) = (file for file in files if file.filename.startswith("bolide/_native.") and file.filename.endswith(".so"))
         program = compiled(Path(module.filename).name, archive.read(module), directory)
+        if not is_dynamic(program):
+            raise SystemExit(f"{wheel}: its program is static and can't load the native module")
         if len(program) > MAX_PROGRAM_BYTES:
             raise SystemExit(f"{wheel}: its program has {len(program)} bytes, and {MAX_PROGRAM_BYTES} are the most")
         record = next(file for file in files if file.filename.endswith(".dist-info/RECORD"))

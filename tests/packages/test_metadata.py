@@ -173,6 +173,8 @@ def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive
         "Cargo.lock",
         "pyproject.toml",
         "packaging/publisher.toml",
+        "packaging/build/program.c",
+        "packaging/build/program.py",
         "adapters/cpython/build.rs",
         "python/bolide/py.typed",
     ):

@@ -1,6 +1,5 @@
 """The program of the master: whatever Python starts a server, the master has no interpreter, and all else is as with one."""
 
-import importlib.util
 import os
 import shutil
 import struct
@@ -240,14 +239,3 @@ def test_the_program_alone_knows_its_python_by_the_package_that_it_is_in():
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("bolide ")
     assert "CPython {}.{}".format(*sys.version_info) in done.stdout
-
-
-def test_the_names_of_python_are_read_from_the_module():
-    spec = importlib.util.spec_from_file_location("program", Path(__file__).parents[2] / "packaging" / "build" / "program.py")
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
-    (module,) = PROGRAM.parents[1].glob("_native.*.so")
-    names = set(program.python_names(module.read_bytes()))
-    assert {"PyErr_SetString", "_Py_NoneStruct", "Py_AtExit"} <= names
-    assert all(name.startswith(("Py", "_Py")) for name in names)
-    assert PROGRAM.stat().st_size <= program.MAX_PROGRAM_BYTES
