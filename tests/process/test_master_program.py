@@ -108,11 +108,14 @@ ARGUMENTS = ("shop:app", "--http-socket", "127.0.0.1:0", "--pythonpath", "{direc
     ids=["console script", "module"],
 )
 def test_the_master_has_no_interpreter_and_is_the_process_that_was_started(serve, command, name):
-    server = serve(command, *ARGUMENTS)
+    server = serve(command, *ARGUMENTS, environment={"SHOP_Z": "1", "SHOP_A": "2", "SHOP_M": "3"})
     master = server.process.pid
     assert executable(master) == PROGRAM
     assert not [path for path in maps(master) if "python3" in Path(path).name and "_native" not in path]
     assert command_line(master)[:2] == [name, "shop:app"]
+    # Options of the environment count in its order.
+    variables = Path(f"/proc/{master}/environ").read_text().split("\0")
+    assert [variable for variable in variables if variable.startswith("SHOP_")] == ["SHOP_Z=1", "SHOP_A=2", "SHOP_M=3"]
     assert Path(f"/proc/{master}/comm").read_text() == "bolide\n"
     (prototype,) = children_of(master)
     assert executable(prototype) == Path(sys.executable).resolve()

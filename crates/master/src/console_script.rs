@@ -5,14 +5,13 @@
 //! It does not know options, or how the program finds the master (packaging/build/program.c). The process that becomes the master
 //! runs it, before and after the step.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use bolide_supervision::system;
+use nix::unistd::execve;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::provision::python;
@@ -91,7 +90,13 @@ pub fn execute(invocation: &Invocation) -> io::Result<std::convert::Infallible> 
         return Err(io::ErrorKind::NotFound.into());
     }
     let text = encode(invocation, std::process::id());
-    Err(Command::new(program).arg0(shown_name(&invocation.command)).args(&invocation.arguments).env(VARIABLE, text).exec())
+    let words = [shown_name(&invocation.command)].into_iter().chain(invocation.arguments.iter().map(OsString::as_os_str));
+    // The variables keep their order, in which options of the environment count.
+    let variables =
+        std::env::vars_os().chain([(VARIABLE.into(), text.into())]).map(|(name, value)| [name, value].join(OsStr::new("=")));
+    let words: Vec<CString> = words.map(|word| CString::new(word.as_bytes())).collect::<Result<_, _>>()?;
+    let variables: Vec<CString> = variables.map(|pair| CString::new(pair.into_vec())).collect::<Result<_, _>>()?;
+    Ok(execve(&CString::new(program.into_os_string().into_vec())?, &words, &variables)?)
 }
 
 /// Returns the invocation of the Python that has executed this program, if one did, and removes it from the environment.
