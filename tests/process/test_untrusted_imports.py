@@ -67,15 +67,16 @@ def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(p
     assert instance.log.count("WARNING: the user `nobody`") == 1
 
 
-def test_a_package_in_a_directory_of_another_name_is_reported(place):
-    """Debian's system Python has `dist-packages`."""
+@pytest.mark.parametrize("file", ["__init__.py", "bin/bolide"])
+def test_a_package_in_a_directory_of_another_name_is_reported(place, file):
+    """Debian's system Python has `dist-packages`. The program in the package runs the master."""
     other = place.directory / "dist-packages"
     other.mkdir()
     shutil.move(place.packages / "bolide", other)
-    os.chown(other / "bolide" / "__init__.py", NOBODY.pw_uid, NOBODY.pw_gid)
+    os.chown(other / "bolide" / file, NOBODY.pw_uid, NOBODY.pw_gid)
     (place.packages / "further.pth").write_text(f"{other}\n")
     instance = place.start()
-    instance.wait_for_log(RUN_BY_ROOT.format(other / "bolide" / "__init__.py"))
+    instance.wait_for_log(RUN_BY_ROOT.format(other / "bolide" / file))
 
 
 def test_no_warning_if_only_root_may_write_or_the_application_runs_as_root(place):

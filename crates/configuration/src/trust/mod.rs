@@ -299,7 +299,10 @@ fn parts(path: &Path) -> VecDeque<OsString> {
 /// (site).
 pub fn entries_of_package(directory: &Path) -> Vec<PathBuf> {
     let loaded = entries(directory).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
-    [directory.to_owned(), directory.join("bolide")].into_iter().chain(entries(&directory.join("bolide"))).chain(loaded).collect()
+    let package = directory.join("bolide");
+    // The program in `bin` runs the master.
+    let executed = entries(&package).into_iter().chain(entries(&package.join("bin")));
+    [directory.to_owned(), package].into_iter().chain(executed).chain(loaded).collect()
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {
