@@ -307,8 +307,8 @@ def test_requests_during_reloads_are_all_answered(serve):
 def test_sessions_of_both_generations_stay_during_the_trial_of_a_canary(serve):
     instance = serve("query:sid", processes=2, options=("--reload-canary", "600"))
     before = {f"a{number}": said(ask(instance, f"/poll?sid=a{number}"))["pid"] for number in range(6)}
-    instance.send_signal(signal.SIGHUP)
     old = set(instance.workers())
+    instance.send_signal(signal.SIGHUP)
     wait_until(lambda: set(instance.workers()) - old, "a worker of the new code")
     (canary,) = wait_until(lambda: serving_beside(instance, old), "the canary serves")
     assert set(before.values()) <= old
