@@ -46,9 +46,9 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     program = module_of(os.path.join(os.path.dirname(__file__), "program.py"))
     try:
         program.add_to(os.path.join(wheel_directory, name))
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
         # The master then runs in the interpreter's process, which takes more memory.
-        print(f"warning: the master will run without its own program, which can't be compiled: {error}", file=sys.stderr)
+        print(f"warning: the master will run without its own program, which can't be built: {error}", file=sys.stderr)
     return name
 
 

@@ -45,13 +45,17 @@ SEGMENT_TYPE = struct.Struct("<I")
 SECTION = struct.Struct("<4xI16xQQI")
 #: Of a symbol: the offset of its name, and the section that defines it.
 SYMBOL = struct.Struct("<IxxH16x")
+#: The first bytes of a file with this layout: 64 bits, little-endian.
+MAGIC = b"\x7fELF\x02\x01"
 DYNAMIC_SYMBOLS = 11
 UNDEFINED = 0
 INTERPRETER = 3
 
 
 def python_names(module):
-    """Returns the names that a native module, as bytes, expects of Python."""
+    """Returns the names that a native module, as bytes, expects of Python. ValueError: it is for a machine of another kind."""
+    if not module.startswith(MAGIC):
+        raise ValueError("the native module is not an ELF file of 64 bits, little-endian")
     _, table, _, _, size, count = HEADER.unpack_from(module)
     sections = [SECTION.unpack_from(module, table + number * size) for number in range(count)]
     _, first, length, link = next(section for section in sections if section[0] == DYNAMIC_SYMBOLS)
@@ -83,7 +87,10 @@ def compiled(module_name, module, directory):
 
 
 def add_to(wheel):
-    """Adds the program to this wheel, unless it is there."""
+    """Adds the program to this wheel, unless it is there.
+
+    OSError, subprocess.CalledProcessError: there is no compiler, or it fails. ValueError: the program could not work.
+    """
     wheel = Path(wheel)
     with zipfile.ZipFile(wheel) as archive, tempfile.TemporaryDirectory() as directory:
         files = archive.infolist()
@@ -92,9 +99,9 @@ def add_to(wheel):
         (module,) = (file for file in files if file.filename.startswith("bolide/_native.") and file.filename.endswith(".so"))
         program = compiled(Path(module.filename).name, archive.read(module), directory)
         if not is_dynamic(program):
-            raise SystemExit(f"{wheel}: its program is static and can't load the native module")
+            raise ValueError(f"{wheel}: its program is static and can't load the native module")
         if len(program) > MAX_PROGRAM_BYTES:
-            raise SystemExit(f"{wheel}: its program has {len(program)} bytes, and {MAX_PROGRAM_BYTES} are the most")
+            raise ValueError(f"{wheel}: its program has {len(program)} bytes, and {MAX_PROGRAM_BYTES} are the most")
         record = next(file for file in files if file.filename.endswith(".dist-info/RECORD"))
         added = zipfile.ZipInfo(PLACE, date_time=module.date_time)
         added.compress_type = zipfile.ZIP_DEFLATED

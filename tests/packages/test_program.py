@@ -63,6 +63,15 @@ def test_a_build_without_a_working_c_compiler_warns_and_makes_a_wheel_without_th
     assert PROGRAM not in zipfile.ZipFile(wheel).namelist()
 
 
+def test_a_build_for_a_machine_of_another_kind_warns_and_makes_a_wheel_without_the_program(build_wheel, built, capfd):
+    (module,) = (file for file in built if file.filename.startswith("bolide/_native.") and file.filename.endswith(".so"))
+    # The class of 32 bits.
+    built[module] = built[module][:4] + b"\x01" + built[module][5:]
+    wheel = build_wheel()
+    assert "warning: the master will run without its own program" in capfd.readouterr().err
+    assert PROGRAM not in zipfile.ZipFile(wheel).namelist()
+
+
 def test_the_names_of_python_are_read_from_the_module_and_a_program_without_a_loader_is_known(backend, built):
     program = backend.module_of(str(ROOT / "packaging" / "build" / "program.py"))
     contents = {file.filename: content for file, content in built.items()}

@@ -1,4 +1,4 @@
-"""The program of the master: whatever Python starts a server, the master has no interpreter, and all else is as with one."""
+"""The program of the master: a master has no interpreter, however a user starts the server, and users notice no difference."""
 
 import os
 import shutil

@@ -65,8 +65,8 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// Returns the invocation of this process, which has no Python: that of the Python that has executed it, or that of the plain
-    /// program, which may be in a Python package.
+    /// Returns the invocation of a process without Python. The console script may have executed it, or it is the plain program,
+    /// which may be in a Python package.
     pub fn of_program() -> Invocation {
         of_variable().unwrap_or_else(|| {
             let command: Vec<OsString> = std::env::args_os().collect();
@@ -82,7 +82,8 @@ impl Invocation {
 /// itself, which is the same with more memory.
 ///
 /// # Errors
-/// There is no program (an editable installation has none), it can't be executed, or the arguments are too long for a variable.
+/// The package lacks the program (as an editable installation does), the kernel refuses to execute it, or the arguments are too
+/// long for a variable.
 pub fn execute(invocation: &Invocation) -> io::Result<std::convert::Infallible> {
     let directory = invocation.package_directory.as_deref().ok_or(io::ErrorKind::NotFound)?;
     let program: PathBuf = std::iter::once(directory).chain(PROGRAM.iter().map(Path::new)).collect();

@@ -303,6 +303,7 @@ pub fn give_back_memory() {
 }
 
 /// Gives the pages of one loaded object back if this code is in it. Returns 0 to see the next object.
+// SAFETY: only the loader may call it, because it trusts the pointer.
 unsafe extern "C" fn give_back_code(object: *mut libc::dl_phdr_info, _: libc::size_t, _: *mut libc::c_void) -> libc::c_int {
     // SAFETY: the loader passes a valid object, whose headers stay mapped during the call.
     let (base, headers) = unsafe {
