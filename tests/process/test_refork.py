@@ -240,7 +240,8 @@ def test_the_death_of_the_new_prototype_starts_another_generation_and_loses_noth
         instance.wait_for_generation(2)
         load.wait_for_more()
     assert load.losses == []
-    assert len(instance.workers()) == PROCESSES
+    # The new generation has had enough requests for its own turn, in which a worker and its replacement live side by side.
+    instance.wait_for(lambda: len(instance.workers()) == PROCESSES, "as many workers as before")
 
 
 def test_a_worker_that_dies_is_replaced_from_the_new_prototype(refork):
