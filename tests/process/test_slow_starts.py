@@ -1,7 +1,5 @@
 """A slow start: after a while the log says which process is waited for, and shows its stack."""
 
-import re
-
 #: Shortens the half minute until then.
 SOON = {"BOLIDE_TEST_NOTICE_MS": "300"}
 
@@ -22,8 +20,8 @@ async def application(scope, receive, send):
 """
 
 
-#: The import is told sooner than after 5 s if it has less time than that.
-LIMITED = ("--http-socket", "127.0.0.1:0", "--module", "shop", "--load-timeout", "4")
+#: The import is told after half of this time, which is sooner than after 5 s. A busy machine needs some of it to come so far.
+LIMITED = ("--http-socket", "127.0.0.1:0", "--module", "shop", "--load-timeout", "9")
 SERVING = """
 from wsgiref.simple_server import make_server
 def run():
@@ -35,9 +33,9 @@ run()
 def test_an_import_that_does_not_end_is_named_with_its_line(fail, tmp_path):
     (tmp_path / "shop.py").write_text(HANGING)
     _, lines = fail(*LIMITED)
-    told = "loading the application takes longer than 2 s; it is at shop.py:4 in wait_for_the_database"
+    told = "loading the application takes longer than 4.5 s; it is at shop.py:4 in wait_for_the_database"
     assert [line for line in lines if line.endswith(told)], lines
-    assert lines[-1].startswith("bolide: the application could not be loaded: it was not ready within 4 s (load-timeout)")
+    assert lines[-1].startswith("bolide: the application could not be loaded: it was not ready within 9 s (load-timeout)")
     assert not [line for line in lines if "reload" in line]
 
 
@@ -66,23 +64,23 @@ import slow_one
 """
 
 
-def test_an_installed_application_that_does_not_load_is_named_with_the_module_that_it_imports(fail, tmp_path):
+def test_an_installed_application_that_does_not_load_is_named_with_the_module_that_it_imports(start, tmp_path):
     packages = tmp_path / "site-packages"
     packages.mkdir()
     (packages / "installed.py").write_text(STUCK_IN_IMPORT)
-    _, lines = fail("--http-socket", "127.0.0.1:0", "--module", "installed", "--pythonpath", packages, "--load-timeout", "4")
-    told = r"loading the application takes longer than 2 s; it is at \S*installed\.py:13 in <module>, which imports slow_one$"
-    assert [line for line in lines if re.search(told, line)], lines
-
-
-def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(fail, tmp_path):
-    (tmp_path / "shop.py").write_text(SERVING)
-    _, lines = fail(*LIMITED)
-    told = (
-        "it is at shop.py:4 in run, where the module runs a server of its own (socketserver) and never returns: "
-        'write that call below `if __name__ == "__main__":`'
+    instance = start("--pythonpath", packages, module="installed", ready=False)
+    instance.wait_for_log(
+        r"loading the application takes longer than 5 s; it is at \S*installed\.py:13 in <module>, which imports slow_one$"
     )
-    assert [line for line in lines if line.endswith(told)], lines
+
+
+def test_a_module_that_runs_a_server_of_its_own_is_told_what_to_do(start, tmp_path):
+    (tmp_path / "shop.py").write_text(SERVING)
+    instance = start(module="shop", ready=False)
+    instance.wait_for_log(
+        r"it is at shop\.py:4 in run, where the module runs a server of its own \(socketserver\) and never returns: "
+        r'write that call below `if __name__ == "__main__":`$'
+    )
 
 
 def test_a_worker_that_does_not_come_to_serve_is_named_with_its_stack(start, tmp_path):
