@@ -250,8 +250,11 @@ def short(request, serve_module, tmp_path_factory):
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_a_connection_is_sent_away_after_its_last_answer_however_that_came(short, way):
     # The client sends nothing after the requests, not even WINDOW_UPDATE.
-    connections = [short.connect(way, gives_back=False).ping() for _ in range(8)]
-    answers = [connection.begin() for connection in connections]
+    # Each begins as soon as its connection is there, which has its own idle time before the first request.
+    connections, answers = [], []
+    for _ in range(8):
+        connections.append(short.connect(way, gives_back=False))
+        answers.append(connections[-1].begin())
     for connection, answer in zip(connections, answers):
         connection.finish(answer)
     # The client sends nothing more: only the end of the last stream starts the idle time.
