@@ -31,6 +31,8 @@ listen {name}
     balance roundrobin
     retries 0
     option httpchk
+    # Otherwise a server that answers later than the interval is down, and a busy machine has none left.
+    timeout check 20s
     http-check send meth GET uri {check} ver HTTP/1.1 hdr Host localhost
     default-server check inter {interval} fall 2 rise 1
 {servers}
