@@ -8,7 +8,7 @@ import pytest
 from support import processes
 from support.server import program
 from support.waiting import wait_until
-from support_processes import descriptors_of, is_alive, status_field
+from support_processes import command_line_of, descriptors_of, is_alive, status_field
 
 
 def written(path):
@@ -52,6 +52,8 @@ def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it
     instance.wait_for_log(r"^\[daemon daemon\] daemon is there$")
     instance.wait_for_log(rf"^bolide: daemon daemon: started \(pid {pid}\)")
     assert instance.body()
+    # Until then the shell has its script open.
+    wait_until(lambda: command_line_of(pid) == "sleep 1000", "the daemon's program")
     # It has its own session, and no descriptor of the master: besides its streams there is the pipe that ties its life to the
     # master's.
     assert os.getsid(pid) == pid

@@ -102,7 +102,7 @@ def wait_for_change(instance, former):
 def test_workers_are_forked_from_one_that_has_served(threads, refork):
     instance = refork("--threads", threads)
     former, before = instance.prototype(), set(instance.workers())
-    assert set(ask(instance, "/made").values()) == {"0"}
+    # No request comes before: the first worker that has answered enough is chosen.
     open_in_each(instance)
     instance.wait_for_log(DONE)
     prototype = wait_for_change(instance, former)
