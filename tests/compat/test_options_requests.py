@@ -66,7 +66,7 @@ def test_post_buffering_sends_larger_bodies_to_a_file(serve):
 
 @pytest.mark.parametrize(
     ("listen", "line"),
-    [("http-socket", "socket-timeout = 1"), ("http", "http-timeout = 1")],
+    [("http-socket", "socket-timeout = 5"), ("http", "http-timeout = 5")],
     ids=["socket-timeout", "http-timeout"],
 )
 def test_timeouts_end_a_request_that_does_not_come(listen, line, serve):

@@ -22,7 +22,7 @@ import pytest
 from support import processes
 from support.client import Client
 from support.server import Server
-from support.statistics import read_raw, read_statistics
+from support.statistics import connect, read_raw, read_statistics
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
 APPLICATION = """\
@@ -216,7 +216,10 @@ def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
             script.chmod(0o755)
             server, stats = started(server)
             told[name] = wait_until(
-                lambda stats=stats, directory=directory: stands(stats, directory), f"everything runs with {name}"
+                lambda stats=stats, directory=directory: stands(stats, directory),
+                f"everything runs with {name}",
+                # The job starts with the next minute.
+                seconds=2 * TIMEOUT_SECONDS,
             )
         finally:
             (directory / "enough").touch()
@@ -241,6 +244,13 @@ def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
     assert json.loads(json.dumps(ours["crons"]).replace("/bolide/", "/uwsgi/")) == theirs["crons"]
 
 
+def listens(path):
+    """Whether a connection is accepted: the file of a socket is there before it listens."""
+    with contextlib.suppress(OSError), connect(path):
+        return True
+    return False
+
+
 def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):
     heads = []
     for name, command in (("uwsgi", uwsgi), ("bolide", bolide)):
@@ -254,7 +264,7 @@ def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):
             server.wait_for_log("spawned uWSGI worker 1 |bolide: ready")
             # uWSGI's worker loses a signal that comes before its first request.
             assert ask(server, "/").startswith(b"HTTP/1.1 200 ")
-            wait_until(lambda stats=stats: os.path.exists(stats), "it listens")
+            wait_until(lambda stats=stats: listens(stats), "it listens")
             head, _, body = read_raw(stats, b"GET / HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
             assert json.loads(body)["workers"]
             assert b"\n" not in body

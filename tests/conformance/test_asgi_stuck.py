@@ -1,6 +1,9 @@
 """Blocked event loops and endless requests: the log lines about them, and which process is killed."""
 
+import contextlib
+import itertools
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +11,13 @@ from support.client import Closed
 from support.waiting import wait_until
 
 LOOPS = ["asyncio", "uvloop"]
+
+#: Maximum number of times that a test blocks the loop for one report, and the wait for it after each, in seconds.
+MAX_BLOCKS = 6
+REPORT_SECONDS = 5
+
+#: The `harakiri` of the shared server, in seconds.
+HARAKIRI_SECONDS = 1
 
 
 @pytest.fixture
@@ -33,6 +43,28 @@ def pid_of(server):
     return int(server.get("/pid").text)
 
 
+def block(server, condition, what, path="block"):
+    """Blocks the loop, again if needed, until a condition on the log holds; returns how often.
+
+    A busy machine may not run the thread that watches the loop before the loop runs again.
+    """
+    for times in range(1, MAX_BLOCKS + 1):
+        assert server.get(f"/{path}").text == "blocked"
+        with contextlib.suppress(AssertionError):
+            server.wait_for(condition, what, REPORT_SECONDS)
+            return times
+    raise AssertionError(f"not after {MAX_BLOCKS} times: {what}; the log:\n{server.log}")
+
+
+def stalls(server, words=""):
+    """Returns the log of each stall that is over, from its announcement to its end, if these words are in it."""
+    pattern = (
+        r"^bolide: worker 1: the event loop has been blocked for \d+\.\d s, here:\n"
+        r"(.*?)^bolide: worker 1: the event loop runs again, after \d+\.\d s$"
+    )
+    return [told for told in re.findall(pattern, server.log, re.MULTILINE | re.DOTALL) if words in told]
+
+
 # loop-stall.
 
 
@@ -41,10 +73,9 @@ def pid_of(server):
 def test_a_stuck_loop_is_told_with_the_stack_that_blocks_it(stuck, path, loop):
     server = stuck("loop-stall = 0.2", f"loop = {loop}")
     pid = pid_of(server)
-    assert server.get(f"/{path}").text == "blocked"
-    said = server.wait_for_log(r"^bolide: worker 1: the event loop has been blocked for \d\.\d s, here:$")
-    again = server.wait_for_log(r"^bolide: worker 1: the event loop runs again, after \d+\.\d s$")
-    told = server.log[said.end() : again.start()]
+    block(server, lambda: stalls(server, f"in {path}_here"), "the stall is told", path)
+    # A busy machine may itself hold up the loop for so long, elsewhere.
+    told = stalls(server, f"in {path}_here")[0]
     assert re.search(rf"File .*asgi_stuck\.py.*, line \d+ in {path}_here", told), told
     assert "in at_" in told
     assert pid_of(server) == pid
@@ -55,8 +86,8 @@ def test_the_tasks_that_wait_behind_it_are_named_with_the_line_where_they_wait(s
     for number in range(3):
         send(server, f"/wait?{number}")
         server.wait_for_log(f"^waits {number}$")
-    assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^bolide: worker 1: \d+ tasks wait for the event loop, which has been blocked for \d+\.\d s$")
+    waiting = r"^bolide: worker 1: \d+ tasks wait for the event loop, which has been blocked for \d+\.\d s$"
+    block(server, lambda: re.search(waiting, server.log, re.MULTILINE), "the tasks are told")
     # Not the line of asyncio's own Event.wait().
     server.wait_for_log(r'^worker 1:   \S+: File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', count=3)
 
@@ -67,33 +98,31 @@ def test_the_stack_stands_directly_behind_the_line_that_announces_it(stuck, path
     for number in range(4):
         send(server, f"/wait?order{number}")
         server.wait_for_log(f"^waits order{number}$")
+    # A busy machine may itself hold up the loop for so long, elsewhere.
+    here = f"in {path}_here"
     for count in range(1, 5):
-        assert server.get(f"/{path}").text == "blocked"
-        server.wait_for_log(r"^bolide: worker 1: the event loop runs again", count=count)
-    lines = server.lines
-    places = [place for place, line in enumerate(lines) if line.endswith(" s, here:")]
-    assert len(places) >= 4
-    for place in places:
-        assert re.match(r"(Stack|Current thread|Thread) .*\(most recent call first\)", lines[place + 1]), lines[place : place + 3]
-        stack = next(offset for offset, line in enumerate(lines[place + 2 :]) if not line.startswith("  File "))
-        assert any(f"in {path}_here" in line for line in lines[place + 2 : place + 2 + stack]), lines[place : place + 9]
+        block(server, lambda count=count: len(stalls(server, here)) >= count, "the stall is told", path)
+    for told in stalls(server, here):
+        lines = told.splitlines()
+        assert re.match(r"(Stack|Current thread|Thread) .*\(most recent call first\)", lines[0]), told
+        stack = itertools.takewhile(lambda line: line.startswith("  File "), lines[1:])
+        assert any(here in line for line in stack), told
 
 
 def test_many_tasks_are_counted_and_some_are_named(stuck):
     server = stuck("loop-stall = 0.2")
     server.get("/make_tasks?100")
-    assert server.get("/block").text == "blocked"
-    server.wait_for_log(r"^bolide: worker 1: 10\d tasks wait")
+    block(server, lambda: re.search(r"^bolide: worker 1: 10\d tasks wait", server.log, re.MULTILINE), "the tasks are told")
     server.wait_for_log(r"^worker 1:   and 8\d more$")
 
 
 def test_a_stall_is_told_once_and_the_next_one_again(stuck):
     # A busy machine may delay the loop for a moment, but not for this long.
     server = stuck("loop-stall = 0.5")
+    blocks = 0
     for count in (1, 2):
-        assert server.get("/block").text == "blocked"
-        server.wait_for_log("the event loop runs again, after", count)
-        assert len(re.findall("has been blocked for .* s, here:", server.log)) == count
+        blocks += block(server, lambda count=count: len(stalls(server)) >= count, "the stall is told")
+        assert len(re.findall("has been blocked for .* s, here:", server.log)) <= blocks
 
 
 def test_a_loop_that_turns_is_not_complained_of(stuck):
@@ -138,7 +167,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
 
 @pytest.fixture(scope="module")
 def limited(serve_module):
-    return serve_module("asgi = {apps}/asgi_stuck.py\nharakiri = 1")
+    return serve_module(f"asgi = {{apps}}/asgi_stuck.py\nharakiri = {HARAKIRI_SECONDS}")
 
 
 def test_harakiri_shows_the_whole_way_to_where_the_task_waits(limited):
@@ -176,7 +205,10 @@ def test_harakiri_leaves_others_alone(limited):
     clients = [send(server, f"/wait?{number}") for number in range(3)]
     with server.connect() as quick:
         while not all(f"cancelled {number}" in server.log for number in range(3)):
-            assert quick.request(target="/sleep").text == "slept"
+            began = time.monotonic()
+            text = quick.request(target="/sleep").text
+            # A worker that does not get its turn for so long may cancel this one too.
+            assert text == "slept" or time.monotonic() - began >= HARAKIRI_SECONDS
         assert int(quick.request(target="/pid").text) == pid
     assert [client.read_response().status for client in clients] == [504] * 3
 
@@ -207,7 +239,8 @@ def test_work_after_a_response_is_not_harakiris_business(limited):
 
 
 def test_only_a_loop_that_can_not_turn_at_all_is_killed_and_replaced(stuck):
-    server = stuck("harakiri = 1", "loop-stall = 0.2", "processes = 2")
+    # The stack comes from the worker, which must get its turn before it is killed.
+    server = stuck("harakiri = 4", "loop-stall = 0.2", "processes = 2")
     pids = set()
     wait_until(lambda: pids.add(pid_of(server)) or len(pids) == 2 or None, "answers of both workers")
     client = send(server, "/hang")

@@ -8,7 +8,7 @@ import pytest
 import websockets
 from support.client import Client
 from support.nginx import Nginx
-from support.waiting import wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import CLOSE, PING, TEXT, Scripted, close_payload, frame, received
 from websockets.sync.client import connect
 from wsproto import ConnectionType, WSConnection
@@ -26,6 +26,9 @@ from wsproto.events import (
 from wsproto.extensions import PerMessageDeflate
 
 LOOPS = ["asyncio", "uvloop"]
+
+#: Options of the client of websockets, whose own limit of a handshake is 10 seconds.
+OPTIONS = {"proxy": None, "open_timeout": TIMEOUT_SECONDS}
 
 #: As in nginx's documentation about WebSocket.
 FRONT = """
@@ -84,7 +87,7 @@ def url(port, *steps, name="client"):
 @pytest.mark.parametrize("compression", [None, "deflate"])
 def test_the_client_of_websockets_converses(port, compression):
     messages = list(conversation())
-    with connect(url(port, ("accept",), ("echo", len(messages))), compression=compression, max_size=None, proxy=None) as line:
+    with connect(url(port, ("accept",), ("echo", len(messages))), compression=compression, max_size=None, **OPTIONS) as line:
         assert bool(line.protocol.extensions) == bool(compression)
         assert line.ping().wait(60)
         for message in messages:
@@ -97,7 +100,7 @@ def test_the_client_of_websockets_converses(port, compression):
 
 
 def test_the_client_of_websockets_sends_fragments_and_reads_them(server):
-    with connect(url(server.port, ("accept",), ("echo", 2)), proxy=None) as line:
+    with connect(url(server.port, ("accept",), ("echo", 2)), **OPTIONS) as line:
         line.send(iter(["a\u20ac", "", "b" * 100_000]))
         assert line.recv() == "a\u20ac" + "b" * 100_000
         line.send(iter([b"1", b"2"]))
@@ -107,7 +110,7 @@ def test_the_client_of_websockets_sends_fragments_and_reads_them(server):
 def test_the_client_of_websockets_gets_its_subprotocol_and_the_close_code(port):
     accept = ("send", {"type": "websocket.accept", "subprotocol": "two"})
     close = ("send", {"type": "websocket.close", "code": 4001, "reason": "enough \u20ac"})
-    with connect(url(port, ("receive",), accept, close), subprotocols=["one", "two"], proxy=None) as line:
+    with connect(url(port, ("receive",), accept, close), subprotocols=["one", "two"], **OPTIONS) as line:
         assert line.subprotocol == "two"
         with pytest.raises(websockets.ConnectionClosedError):
             line.recv()
@@ -116,13 +119,13 @@ def test_the_client_of_websockets_gets_its_subprotocol_and_the_close_code(port):
 
 def test_the_client_of_websockets_is_told_of_a_refusal(port):
     with pytest.raises(websockets.InvalidStatus) as refused:
-        connect(url(port, ("receive",), ("send", {"type": "websocket.close"})), proxy=None)
+        connect(url(port, ("receive",), ("send", {"type": "websocket.close"})), **OPTIONS)
     assert refused.value.response.status_code == 403
 
 
 def test_a_hundred_clients_of_websockets_talk_at_once(server):
     async def talk(number):
-        async with websockets.connect(url(server.port, ("accept",), ("echo", 20)), proxy=None) as line:
+        async with websockets.connect(url(server.port, ("accept",), ("echo", 20)), **OPTIONS) as line:
             for place in range(20):
                 await line.send(f"{number} {place}")
                 assert await line.recv() == f"{number} {place}"

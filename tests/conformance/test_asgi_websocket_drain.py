@@ -111,10 +111,10 @@ def seconds_of_closing(usual, count, generation):
             poll.unregister(number)
             del by_number[number]
     assert len(closed) == count
-    assert echoed_after_the_first > 0
     usual.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
-    # Longer on a slow machine. Closes that are due at the same check of the clock leave together.
-    return closed[-1] - closed[0]
+    # Longer on a slow machine. Closes that are due at the same check of the clock leave together. A client that begins to read
+    # when all are closed does not see another message: that attempt does not count.
+    return closed[-1] - closed[0] if echoed_after_the_first else 0
 
 
 def test_a_handshake_that_is_accepted_while_the_worker_drains_is_a_socket_that_closes(usual):

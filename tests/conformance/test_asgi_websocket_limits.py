@@ -176,7 +176,7 @@ def test_a_client_that_does_not_answer_a_ping_has_vanished(pinging):
 
 
 def test_uwsgis_names_of_pings_do_the_same(serve):
-    options = "websocket-ping-freq = 0.2\nwebsocket-pong-tolerance = 1"
+    options = "websocket-ping-freq = 0.2\nwebsocket-pong-tolerance = 4"
     server = serve(f"asgi = {{apps}}/asgi_socket.py\nlifespan = off\n{options}")
     socket = Scripted(server, ("accept",), ("receive_all",)).open()
     for _ in range(3):

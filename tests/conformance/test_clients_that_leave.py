@@ -86,7 +86,8 @@ def test_an_asgi_application_whose_client_leaves_its_upload_has_not_failed(versi
     status = status_of(server, f"POST {path}")
     # A head that has begun is sent if another event comes before the application ends.
     assert status == "0" or (path, status) == ("/begins", "200")
-    assert value_of(metrics_address(server), "bolide_requests_total", status="none" if status == "0" else "2xx") == 1
+    counted = "none" if status == "0" else "2xx"
+    wait_until(lambda: value_of(metrics_address(server), "bolide_requests_total", status=counted) == 1, "it is counted")
     assert_no_failure(server)
 
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import traceback
 
 import pytest
@@ -14,6 +15,10 @@ from support.http2 import NO_ERROR, REFUSED_STREAM, Both, Ended, Http2, Reset
 
 WAYS = ["plain", "tls"]
 APPLICATIONS = {"asgi": "asgi = {apps}/asgi_http.py", "wsgi": "wsgi-file = {apps}/streams.py"}
+#: Time between the two GOAWAY frames of a connection, in seconds: the engine's constant.
+GOAWAY_DELAY_SECONDS = 1
+#: A request that lasts longer than a reload takes to reach its connection.
+SLOW = "/sleep?3"
 #: Number of reloads under load.
 RELOADS = 3
 
@@ -33,35 +38,38 @@ def reload(server, generation):
 def test_a_reload_answers_the_streams_that_are_open_and_then_ends_the_connection(both):
     connection, idle = both.connect(both.way), both.connect(both.way)
     idle.ping()
-    slow = [connection.begin(target=f"/slow?{number}") for number in range(3)]
-    both.server.wait_for_log("^slow 2 has begun$")
+    slow = [connection.begin(target=SLOW) for _ in range(3)]
+    connection.ping()
     both.server.send_signal(signal.SIGHUP)
     connection.read_until(lambda: connection.went_away, "the connection is told that it ends")
     assert connection.went_away[-1][1] == NO_ERROR
     assert connection.went_away[-1][0] >= slow[-1].stream
-    # This worker's application has the gates, so no other worker can open them.
-    late = [connection.begin(target=f"/open?{number}") for number in range(3)]
+    late = [connection.begin(target="/fine") for _ in range(3)]
     connection.finish(*slow)
-    assert [answer.body for answer in slow] == [b"slow 0", b"slow 1", b"slow 2"]
+    assert [(answer.status, answer.body.isdigit()) for answer in slow] == [(200, True)] * 3
     assert connection.read_end() == NO_ERROR
     for answer in late:
         # Streams after the last GOAWAY are refused, so that the client may retry elsewhere; the others are answered.
-        assert answer.body == b"open" or answer.reset == REFUSED_STREAM or answer.stream > connection.went_away[-1][0]
+        assert answer.body == b"fine" or answer.reset == REFUSED_STREAM or answer.stream > connection.went_away[-1][0]
     assert idle.read_end() == NO_ERROR
 
 
 def test_a_connection_that_is_told_to_end_says_so_before_it_refuses_anything(both):
     # RFC 9113 section 6.8: the first GOAWAY names the highest possible stream, because requests may be in transit.
     connection = both.connect(both.way)
-    slow = connection.begin(target="/slow?held")
-    both.server.wait_for_log("^slow held has begun$")
+    slow = connection.begin(target=SLOW)
+    connection.ping()
+    began = time.monotonic()
     both.server.send_signal(signal.SIGHUP)
     connection.read_until(lambda: connection.went_away, "the connection is told that it ends")
     if connection.went_away[0][0] == http2.MAX_WINDOW_BYTES:
         under_way = connection.begin(target="/fine")
-        assert connection.finish(under_way).body == b"fine"
-    connection.begin(target="/open?held")
-    assert connection.finish(slow).body == b"slow held"
+        connection.read_until(
+            lambda: under_way.is_over or under_way.stream > connection.went_away[-1][0], "the request is answered, or refused"
+        )
+        # On a busy machine it may come after the second GOAWAY.
+        assert under_way.body == b"fine" or time.monotonic() - began >= GOAWAY_DELAY_SECONDS
+    assert connection.finish(slow).status == 200
 
 
 def test_a_stop_lets_open_streams_end_and_ends_with_status_0(both):

@@ -43,7 +43,8 @@ def test_a_head_that_comes_byte_by_byte_blocks_no_other_client(server):
 
 
 def test_a_byte_more_of_a_long_head_costs_no_more_than_of_a_short_one(serve):
-    server = serve(f"wsgi-file = {{apps}}/streams.py\nbuffer-size = {2 * LONG_HEAD_BYTES}")
+    # No head times out before all attempts have been made.
+    server = serve(f"wsgi-file = {{apps}}/streams.py\nbuffer-size = {2 * LONG_HEAD_BYTES}\nsocket-timeout = 600")
     worker = worker_of(server)
     barrier = server.connect()
 
@@ -124,9 +125,10 @@ def test_many_stopped_readers_block_no_other_client(server):
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_reader_that_never_goes_on_is_given_up_after_socket_timeout(serve, threads):
-    server = serve(f"wsgi-file = {{apps}}/streams.py\nsocket-timeout = 1\nthreads = {threads}")
-    clients = {kind: server.connect(receive_bytes=65536) for kind in ("large_parts", "small_parts", "file")}
-    for kind, client in clients.items():
+    server = serve(f"wsgi-file = {{apps}}/streams.py\nsocket-timeout = 4\nthreads = {threads}")
+    clients = {}
+    for kind in ("large_parts", "small_parts", "file"):
+        client = clients[kind] = server.connect(receive_bytes=65536)
         client.send(f"GET /{kind}?100&{kind} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert client.read_head().status == 200
     for kind in clients:
@@ -202,6 +204,8 @@ def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answe
     gone = [server.connect() for _ in range(3)]
     for client in gone:
         client.send(b"GET /block HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    # These come after them: the requests have been read.
+    assert_others_are_served(server)
     for client in gone:
         client.reset()
     assert_others_are_served(server)

@@ -163,7 +163,7 @@ def test_ten_thousand_files_through_a_small_cache(serve):
         size = 20_000 if number % 10 == 0 else 300
         (directory / str(number)).write_bytes(str(number).encode() + b"." * size)
     server.start()
-    worker = worker_of(server)
+    worker = server.worker()
     with server.connect() as client:
         memory = None
         for number in range(10_000):
@@ -175,16 +175,11 @@ def test_ten_thousand_files_through_a_small_cache(serve):
         assert len(os.listdir(f"/proc/{worker}/fd")) < 100 + 50
 
 
-def worker_of(server):
-    """Returns the pid of the only worker: the youngest process of the server."""
-    return max(process.pid for process in server.processes())
-
-
 # Readers.
 
 
 def test_stopped_readers_block_no_other_client_and_use_no_memory(server):
-    worker = worker_of(server)
+    worker = server.worker()
     server.get("/s/large.bin", method="HEAD")
     memory = processes.resident_bytes(worker)
     clients = [begin(server) for _ in range(40)]
@@ -199,7 +194,7 @@ def test_stopped_readers_block_no_other_client_and_use_no_memory(server):
 
 
 def test_readers_that_vanish_leave_nothing(server):
-    worker = worker_of(server)
+    worker = server.worker()
     server.get("/s/large.bin", method="HEAD")
     before = len(os.listdir(f"/proc/{worker}/fd"))
     clients = [begin(server) for _ in range(30)]

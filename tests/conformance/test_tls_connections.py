@@ -169,7 +169,7 @@ def test_the_end_is_said_within_tls(echo, authority, version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_idle_connection_is_ended_with_a_word(serve, listen, authority, version):
-    server = serve("wsgi-file = {apps}/echo.py\nhttp-keepalive = 2", listen=listen)
+    server = serve("wsgi-file = {apps}/echo.py\nhttp-keepalive = 4", listen=listen)
     with connect(server, context_of(authority, least=version, most=version)) as client:
         assert client.request().status == 200
         assert client.is_closed()

@@ -141,7 +141,7 @@ def test_a_client_hello_that_comes_byte_by_byte_is_understood(server, authority)
 
 @pytest.mark.parametrize("sent", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "a byte", "a head"])
 def test_a_handshake_that_does_not_come_to_its_end_is_given_up(serve, credentials, sent):
-    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 1", listen=https(credentials))
+    server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 4", listen=https(credentials))
     with Client(address_of(server)) as client:
         client.send(sent)
         assert client.read_to_end() == b""

@@ -96,22 +96,22 @@ def view_limited(environ, start_response):
     note(f"limited {os.getpid()}")
     time.sleep(600)
 def view_taken_back(environ, start_response):
-    uwsgi.set_user_harakiri(1)
+    uwsgi.set_user_harakiri(4)
     uwsgi.set_user_harakiri(0)
-    time.sleep(1.5)
+    time.sleep(5)
     return plain(start_response, os.getpid())
-@uwsgidecorators.harakiri(1)
+@uwsgidecorators.harakiri(4)
 def quick():
     return "quick"
 def view_decorated(environ, start_response):
     said = quick()
-    time.sleep(1.5)
+    time.sleep(5)
     return plain(start_response, said)
 def view_forgotten(environ, start_response):
-    uwsgi.set_user_harakiri(1)
+    uwsgi.set_user_harakiri(4)
     return plain(start_response, os.getpid())
 def view_slow(environ, start_response):
-    time.sleep(1.5)
+    time.sleep(5)
     return plain(start_response, os.getpid())
 def view_echo(environ, start_response):
     uwsgi.websocket_handshake(environ["HTTP_SEC_WEBSOCKET_KEY"], environ.get("HTTP_ORIGIN", ""), "chat")

@@ -100,7 +100,7 @@ def test_a_request_without_a_body_has_an_empty_input(server):
 
 def test_temporary_files_end_with_their_request(server):
     client = server.connect()
-    worker = server.processes()[-1].pid
+    worker = server.worker()
     ask(client, "read", BODIES["many lines"], False)
     # The client has its response before the worker has released the request; the next request is read after that.
     ask(client, "read", BODIES["one byte"], False)

@@ -120,7 +120,8 @@ def test_the_time_of_a_request_counts_from_its_arrival_while_others_are_served(a
 
 
 def test_kept_connections_carry_the_next_request(ask):
-    told = ask(4, [(number * VIEW_US, 1000) for number in range(8)], 1)
+    # If a program is not scheduled for two seconds, several requests are due together, and each of them opens a connection.
+    told = ask(4, [(number * 4 * VIEW_US, 1000) for number in range(8)], 1)
     assert (told["failed"], told["resent"]) == (0, 0)
     # The pool has one connection, and another is opened only while that one is busy.
     assert told["opened"] < 8

@@ -149,7 +149,7 @@ def test_socket_io_stays_connected_by_its_pings(site, transports):
 
 def test_socket_io_notices_a_disconnect(site, transports):
     def left():
-        return httpx.get(f"{site.url}/other", verify=False, trust_env=False).text.count("left")
+        return httpx.get(f"{site.url}/other", verify=False, trust_env=False, timeout=TIMEOUT_SECONDS).text.count("left")
 
     async def talk():
         async with visitor(site, transports):
@@ -161,7 +161,7 @@ def test_socket_io_notices_a_disconnect(site, transports):
 
 
 def test_the_application_beside_socket_io_is_served(site):
-    assert httpx.get(f"{site.url}/other", verify=False, trust_env=False).status_code == 200
+    assert httpx.get(f"{site.url}/other", verify=False, trust_env=False, timeout=TIMEOUT_SECONDS).status_code == 200
     assert site.log.count("the site opens") == 1
     assert "Traceback" not in site.log_until_now()
 

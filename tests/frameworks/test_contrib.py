@@ -93,7 +93,7 @@ async def emit_to_all(server):
         client = socketio.AsyncClient(reconnection=False)
         said = heard[client] = asyncio.Queue()
         client.on("said", said.put)
-        await client.connect(server.url, transports=["websocket"])
+        await client.connect(server.url, transports=["websocket"], wait_timeout=TIMEOUT_SECONDS)
         pid = await client.call("enter", "room")
         if clients.setdefault(pid, client) is not client:
             await client.disconnect()
@@ -138,7 +138,7 @@ def test_an_emit_on_one_machine_reaches_the_clients_of_socket_io_on_another(mach
         heard = asyncio.Queue()
         second.on("said", heard.put)
         for client, server in ((first, here), (second, there)):
-            await client.connect(server.url, transports=["websocket"])
+            await client.connect(server.url, transports=["websocket"], wait_timeout=TIMEOUT_SECONDS)
             await client.call("enter", "room")
         wait_until(lambda: list(redis.all_listeners().values()) == [2], lambda: redis.all_listeners())
         await first.emit("say", ("room", "hello"))

@@ -43,6 +43,8 @@ def test_the_clock_example_ticks_in_a_browser(clock):
         wait_until(lambda: ":" in browser.find_element("id", "time").text, "it ticks")
         first = browser.find_element("id", "time").text
         wait_until(lambda: browser.find_element("id", "time").text != first, "it ticks on")
+        # A word that is typed before the WebSocket is open is lost.
+        wait_until(lambda: browser.execute_script("return socket.readyState") == 1, "the WebSocket is open")
         browser.find_element("id", "words").send_keys("hello")
         wait_until(lambda: browser.find_element("id", "echo").text == "HELLO", browser.console)
     assert "Traceback" not in clock.log_until_now()

@@ -13,7 +13,7 @@ from support.browser import chromium
 from support.server import program
 from support.socketio_page import BY_HAND
 from support.tls import Authority
-from support.waiting import wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import WebSocket
 
 #: One response to a poll contains all waiting events; a client accepts 16 by default.
@@ -202,7 +202,7 @@ def test_gunicorns_gevent_workers_keep_flask_socketio_in_the_mode_that_it_has_th
         for _ in range(CLIENTS):
             clients.append(ordered(socketio.Client(reconnection=False)))
             clients[-1].on("heard", heard.append)
-            clients[-1].connect(url, transports=["websocket"])
+            clients[-1].connect(url, transports=["websocket"], wait_timeout=TIMEOUT_SECONDS)
             for data in ("text", b"x" * 2000, {"file": b"\x00\xff" * 1000}):
                 assert clients[-1].call("echo", data) == data
         wait_until(lambda: len(heard) == 3 * CLIENTS, lambda: f"{len(heard)} events are heard")
@@ -217,7 +217,7 @@ def test_gunicorns_gevent_workers_keep_flask_socketio_in_the_mode_that_it_has_th
 def test_an_application_that_names_its_mode_gets_it(shop):
     server = shop(FLASK_SOCKETIO.format(mode="gevent_uwsgi"), "gevent-websocket = true")
     client = socketio.Client(reconnection=False)
-    client.connect(server.url, transports=["websocket"])
+    client.connect(server.url, transports=["websocket"], wait_timeout=TIMEOUT_SECONDS)
     assert client.call("echo", "text") == {"data": "text"}
     client.disconnect()
 
@@ -267,7 +267,7 @@ def test_flask_socketio_speaks_in_its_modes_for_gevent(shop, mode, transports):
     try:
         for client in clients:
             client.on("said", said.append)
-            client.connect(server.url, transports=transports)
+            client.connect(server.url, transports=transports, wait_timeout=TIMEOUT_SECONDS)
             wait_until(lambda client=client: client.transport() == transports[-1], "the transport")
             for data in ("text", b"\x00\xff" * 1000, "\u20ac" * 30_000):
                 assert client.call("echo", data) == {"data": data}

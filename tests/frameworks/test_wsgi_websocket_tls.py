@@ -10,7 +10,7 @@ from support.browser import chromium
 from support.http2 import Both
 from support.socketio_page import BY_HAND
 from support.tls import TlsClient, context_of
-from support.waiting import wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import BINARY, WebSocket
 
 SHOP = """
@@ -126,7 +126,8 @@ def test_flask_socketio_speaks_websocket(shop):
         # The client with threads reads one TLS connection in one thread and writes it in another, which OpenSSL does not allow:
         # https://github.com/miguelgrinberg/python-engineio/issues/461
         client = socketio.AsyncClient(reconnection=False, ssl_verify=False)
-        await client.connect(f"https://localhost:{shop.server.address('https')[1]}", transports=["websocket"])
+        url = f"https://localhost:{shop.server.address('https')[1]}"
+        await client.connect(url, transports=["websocket"], wait_timeout=TIMEOUT_SECONDS)
         try:
             return await client.call("echo", "hello")
         finally:

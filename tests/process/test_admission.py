@@ -344,11 +344,12 @@ def test_the_wait_for_a_permit_of_a_bulkhead_is_not_overload(admitting):
 
 def test_no_more_wait_than_can_begin_within_the_patience(hold):
     """The capacity is known from the calls before, so the others do not have to wait until they are late."""
-    held = hold("admission = auto\nadmission-patience = 2\nmaster = true\nlisten = 400\n")
+    # None is late before all are sent, also on a busy machine: the log contains the cause of the first refusal only.
+    held = hold("admission = auto\nadmission-patience = 8\nmaster = true\nlisten = 400\n")
     kept = held.connect()
-    # At most 40 of them begin in two seconds, however slow the machine is.
+    # At most 40 of them begin in eight seconds, however slow the machine is.
     for number in range(20):
-        assert kept.request(target=f"/slow/50?{number}").status == 200
+        assert kept.request(target=f"/slow/200?{number}").status == 200
     calls = occupy(held, 1)
     waiting = [held.send(f"waiting{number}") for number in range(80)]
     # The oldest are refused first.
@@ -434,7 +435,8 @@ def test_threads_are_added_before_anything_is_refused(admitting):
 
 
 def test_refusals_do_not_delay_the_end_of_a_stuck_worker_and_the_next_one_serves(admitting):
-    held = admitting("harakiri = 1")
+    # Time enough for a refusal before the end, also on a busy machine.
+    held = admitting("harakiri = 5")
     held.server.expects_alarms = True
     kept = held.connect()
     stuck = held.hold("stuck")

@@ -187,7 +187,8 @@ def test_a_full_listen_queue_raises_alarms(shop):
             waiting[-1].setblocking(False)
             waiting[-1].connect_ex((host, port))
         wait_for_note(instance, f'listen queue of socket "{host}:{port}" (fd: ')
-        assert instance.written()[0].split(") ", 1)[1].startswith("full !!! (2/1)"), instance.written()
+        # The master may have looked between the first connection and the second.
+        wait_for_note(instance, ") full !!! (2/1)")
         for name in names:
             instance.wait_for_log(f'^bolide: ALARM: {name} listen queue of socket "{host}:{port}" ')
     finally:
@@ -295,7 +296,8 @@ def test_curl_sends_the_message_and_its_failure_is_logged(shop, hook):
     assert hook.received[1] == ("PUT", "/hook", "Basic b3BzOnNlXGNyZXQi", b"Subject: the shop\r\n\r\nfire")
     instance.get("/alarm?broken=fire")
     instance.wait_for_log(r"^bolide: alarm broken: curl exited with status 22$")
-    assert "error: 500" in instance.log
+    # The end of a program and its last words come by different ways.
+    instance.wait_for_text("error: 500")
     assert "cret" not in instance.log
 
 
@@ -364,10 +366,9 @@ def test_a_reload_brings_alarms_and_takes_others_away(shop, tmp_path):
     instance.ini.write_text(text.replace("alarm = note ", "alarm = other log:\nalarm-list = true\nalarm = note2 "))
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log("^bolide: ready: .* of generation 2 in")
-    instance.get("/alarm?other=fire")
-    instance.wait_for_log("^bolide: ALARM: fire$")
-    instance.get("/alarm?note=fire")
-    instance.wait_for_log("an alarm `note` was raised")
+    # A worker of generation 1 may take a connection until it has read the order to drain.
+    wait_until(lambda: instance.get("/alarm?other=fire") and "\nbolide: ALARM: fire\n" in instance.log, "the alarm is raised")
+    wait_until(lambda: instance.get("/alarm?note=fire") and "an alarm `note` was raised" in instance.log, "the alarm is missing")
 
 
 def test_a_reload_that_brings_the_first_alarm_gives_it_to_the_application_but_not_its_output(serve, tmp_path):

@@ -178,6 +178,7 @@ def test_a_file_with_other_settings_begins_empty_also_in_a_reload(serve, tmp_pat
         server.address(), "there('in')", "await_it('go')", "uwsgi.cache_update('old', 'y')", "uwsgi.cache_get('key')"
     )
     wait_until((server.directory / "in").exists, "an old worker has a request")
+    old = set(server.workers())
     server.configure(configuration.replace("items=100", "items=200"))
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(READY, count=2)
@@ -185,6 +186,8 @@ def test_a_file_with_other_settings_begins_empty_also_in_a_reload(serve, tmp_pat
         r'^bolide: reload: cache "pages": .* is not used, because it has \d+ bytes, not \d+: the cache starts empty$'
     )
     wait_until(lambda: value(server.address(), "uwsgi.cache_keys()") == "[]", "the new generation answers")
+    # Until its end, the other one may take a connection.
+    wait_until(lambda: len(old & set(server.workers())) == 1, "the end of the old worker without a request")
     assert value(server.address(), "uwsgi.cache_set('key', 'new')") == "True"
     # The old worker still has its cache, in the file without a name.
     (server.directory / "go").touch()

@@ -157,11 +157,12 @@ def test_busyness_adds_workers_that_kept_alive_connections_need(start):
 def test_busyness_lets_workers_be_that_are_busy_for_a_share_between_both_limits(start):
     shares = ("--cheaper-busyness-min", "1", "--cheaper-busyness-max", "95", "--cheaper-busyness-verbose")
     few = ("--processes", "3", "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-busyness-multiplier", "1")
-    instance = start(*few, "--cheaper-algo", "busyness", *QUICK, *shares)
+    # On a busy machine nothing may be sent during a whole cycle of a second.
+    instance = start(*few, "--cheaper-algo", "busyness", "--cheaper-overload", "4", *shares)
     before = set(instance.workers())
     # Requests of a twentieth of a second, one after the other, and none of them longer than a cycle.
     with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.05"):
-        said = instance.wait_for_log(r"the workers were busy for (\d+) % of 1 s: nothing changes$", count=4)
+        said = instance.wait_for_log(r"the workers were busy for (\d+) % of 4 s: nothing changes$", count=2)
         assert set(instance.workers()) == before
     assert 1 <= int(said[1]) <= 95
 
@@ -203,7 +204,7 @@ def test_busyness_adds_a_worker_when_a_single_connection_waits_for_backlog_nonze
     worker = stopped_worker(instance)
     try:
         client = instance.connect()
-        instance.wait_for_log(r"1 connections wait, for [23] s: 1 worker more, 2 of 4$")
+        instance.wait_for_log(r"1 connections wait, for (?!1 s)\d+ s: 1 worker more, 2 of 4$")
         assert client.request().text != str(worker)
     finally:
         os.kill(worker, signal.SIGCONT)
@@ -212,7 +213,8 @@ def test_busyness_adds_a_worker_when_a_single_connection_waits_for_backlog_nonze
 @pytest.mark.parametrize(("penalty", "left"), [("0", 1), ("1000", 2)])
 def test_busyness_penalty_keeps_a_worker_for_longer_that_was_missed_soon_after_its_end(start, penalty, left):
     two = ("--cheaper-algo", "busyness", *QUICK, "--processes", "2", "--cheaper", "1", "--cheaper-initial", "2")
-    turns = ("--cheaper-busyness-multiplier", "2", "--cheaper-busyness-penalty", penalty, "--cheaper-busyness-verbose=true")
+    # Requests have to come within as many cycles after the end.
+    turns = ("--cheaper-busyness-multiplier", "5", "--cheaper-busyness-penalty", penalty, "--cheaper-busyness-verbose=true")
     instance = start(*two, *turns, "--cheaper-busyness-max", "30")
     instance.wait_for_log(r"ends, 1 of 2 stay$")
     with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.1"):
@@ -220,8 +222,8 @@ def test_busyness_penalty_keeps_a_worker_for_longer_that_was_missed_soon_after_i
     if left == 1:
         wait_for_workers(instance, 1)
     else:
-        # Three times as many idle cycles as it would have stayed for.
-        instance.wait_for_log(r"busy for 0 % of 1 s: nothing changes$", count=6 + instance.log.count("busy for 0 %"))
+        # Twice as many idle cycles as it would have stayed for.
+        instance.wait_for_log(r"busy for 0 % of 1 s: nothing changes$", count=10 + instance.log.count("busy for 0 %"))
         assert len(instance.workers()) == 2
 
 
@@ -273,8 +275,10 @@ def test_an_instance_without_workers_wakes_hardly_ever(start):
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
-    instance = start("--idle", "1")
-    assert instance.body("/sleep/3") == str(instance.worker())
+    # Before and after the request a busy machine may take a while.
+    instance = start("--idle", "5")
+    worker = instance.worker()
+    assert instance.body("/sleep/7") == str(worker)
     assert "(idle)" not in instance.whole_log()
 
 

@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from support import processes
 from support.client import Closed
 from support.server import program
 from support.waiting import wait_until
@@ -21,7 +22,10 @@ from probe import application as probe
 if "CHAINED" in os.environ:
     faulthandler.enable()
 
+begun = threading.Event()
+
 def wait_elsewhere():
+    begun.set()
     time.sleep(600)
 
 def application(environ, start_response):
@@ -29,6 +33,8 @@ def application(environ, start_response):
         import greenlet
 
         threading.Thread(target=wait_elsewhere, daemon=True).start()
+        # A thread that has started may not have called its function yet.
+        begun.wait()
         ctypes.string_at(0)
     if environ["PATH_INFO"] == "/stuck":
         print("stuck", flush=True)
@@ -153,23 +159,28 @@ def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
 
 
 def test_a_worker_that_gets_no_cpu_for_a_while_leaves_its_stacks_all_the_same(deadly):
-    instance, _ = deadly("--harakiri", "1")
-    worker = instance.worker()
-    client = instance.connect()
-    client.send(b"GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n")
-    instance.wait_for_log("^stuck$")
-    # A process without CPU time: a kill that does not wait for its stack would come first.
-    os.kill(worker, signal.SIGSTOP)
-    instance.wait_for_text("its Python stack:")
-    asked = time.monotonic()
-    wait_until(lambda: time.monotonic() > asked + 1.3, "more than the wait for its connections")
-    os.kill(worker, signal.SIGCONT)
-    instance.wait_for_text("crash report: ")
-    path = instance.log.split("read it with: bolide crash ")[-1].splitlines()[0]
-    with open(path) as file:
-        report = json.load(file)
-    assert "in application" in report["stacks"]
-    assert "in application" in instance.log.split("its Python stack:")[1]
+    """It goes on before the server waits no longer, for which a busy machine may be too late. So one of several rounds counts."""
+    # The worker has to be stopped within this time.
+    instance, _ = deadly("--harakiri", "4")
+
+    def leaves_stacks(turn):
+        (worker,) = wait_until(instance.workers, "a worker")
+        client = instance.connect()
+        client.send(b"GET /stuck HTTP/1.1\r\nHost: a\r\n\r\n")
+        instance.wait_for_log("^stuck$", count=turn)
+        # A process without CPU time: a kill that does not wait for its stack would come first.
+        os.kill(worker, signal.SIGSTOP)
+        instance.wait_for_log("its Python stack:", count=turn)
+        asked = time.monotonic()
+        wait_until(lambda: time.monotonic() > asked + 1.3, "more than the wait for its connections")
+        processes.kill(worker, signal.SIGCONT)
+        instance.wait_for_log("crash report: ", count=turn)
+        path = instance.log.split("read it with: bolide crash ")[-1].splitlines()[0]
+        with open(path) as file:
+            report = json.load(file)
+        return "in application" in report["stacks"] and "in application" in instance.log.split("its Python stack:")[turn]
+
+    assert any(leaves_stacks(turn) for turn in range(1, 4)), instance.log
 
 
 def test_the_handler_of_the_application_still_gets_the_fault(deadly):

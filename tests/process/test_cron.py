@@ -31,7 +31,8 @@ def test_a_job_of_another_time_does_not_run(start):
 def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_that_it_has_started(start, tmp_path):
     note = tmp_path / "pids"
     command = f"sleep 1000 & echo $! > {note}; echo $COLOR; wait"
-    instance = start("--cron2", f"minute=-1,unique=1,harakiri=1 {command}", "--env", "COLOR=red", alarms=True)
+    # Time enough for its words, also on a busy machine.
+    instance = start("--cron2", f"minute=-1,unique=1,harakiri=5 {command}", "--env", "COLOR=red", alarms=True)
     instance.wait_for_log(r"^\[cron sleep\] red$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\): killing it$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")
@@ -39,10 +40,11 @@ def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_
 
 
 def test_cron_harakiri_kills_jobs_that_have_no_limit_of_their_own(start):
-    patient = "minute=-1,harakiri=1000 trap 'echo told to end; exit 0' TERM; while :; do sleep 0.1; done"
+    patient = "minute=-1,harakiri=1000 trap 'echo told to end; exit 0' TERM; echo can be told; while :; do sleep 0.1; done"
     instance = start("--cron-harakiri", "1", "--cron", f"{ALWAYS} exec sleep 1000", "--cron2", patient, alarms=True)
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\): killing it$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")
+    instance.wait_for_text("] can be told")
     assert instance.stop() == 0
     assert "told to end" in instance.log
 

@@ -110,7 +110,8 @@ def test_a_daemon_that_another_process_kills_is_logged_as_killed(start, daemon):
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
     processes.kill(pid, signal.SIGTERM)
-    instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; restarting in 1 s")
+    # It restarts without a pause if the daemon has lived for three seconds, as on a busy machine.
+    instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; restarting (in 1 s|immediately)")
 
 
 def test_a_daemon_that_ends_on_request_has_its_status_in_the_log(start, daemon):
@@ -278,7 +279,7 @@ def test_a_reload_takes_the_daemons_of_the_configuration_as_it_is_then(start, da
     configuration.write_text(f"[uwsgi]\nattach-daemon = exec {second}\n")
     instance.reload(2)
     assert is_alive(first_pid(second_pids))
-    assert not is_alive(pid)
+    wait_until_gone(pid)
     assert instance.stop() == 0
     assert written(first_pids) == [pid]
 
@@ -319,7 +320,7 @@ def test_the_programs_of_one_command_line_go_with_a_killed_attendant_before_othe
     after = pids(starts=2)
     assert not any(map(is_alive, before))
     assert instance.stop() == 0
-    assert not any(map(is_alive, after))
+    wait_until(lambda: not any(map(is_alive, after)), "the end of the programs")
 
 
 def test_the_programs_of_one_command_line_go_when_master_and_attendant_are_killed_together(start, two):

@@ -83,12 +83,14 @@ def test_requests_after_a_save_wait_for_the_new_code_on_new_and_on_kept_connecti
         assert answers == ["young"]
 
 
-def test_a_browser_that_asks_after_a_save_of_broken_code_sees_the_reason_and_programs_get_the_old_code(develop, package):
+def test_a_browser_that_asks_after_a_save_of_broken_code_sees_the_reason_and_programs_get_the_old_code(develop, save):
     instance = develop(APP)
-    with instance.looks_away():
-        (package / "views.py").write_text("TEXT = prices\n")
-    instance.wait_for_text("shop/views.py has changed: reloading")
-    page = instance.get("/", BROWSER)
+    # The line in the log does not show that the worker lets requests wait.
+    ready = save(instance, 'young" + prices + "')
+    thread, answers = asked(lambda: instance.get("/", BROWSER))
+    ready.touch()
+    thread.join()
+    (page,) = answers
     assert page.status == 500
     assert "NameError" in page.text
     assert instance.body() == "old"

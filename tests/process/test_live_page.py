@@ -108,9 +108,14 @@ def test_events_come_again_and_again_with_the_requests_in_flight_and_without_val
         assert "200 OK" in lines.readline()
         event = next_event(lines)
         assert next_event(lines)["now_ms"] > event["now_ms"]
-        # The memory of a process is unknown until the first look at it.
-        while not all("resident_bytes" in process for process in event["workers"] + event["helpers"]):
-            event = next_event(lines)
+
+        def is_whole(event):
+            # The memory of a process is unknown until the first look at it, and a worker counts a request after its response.
+            shown = event["workers"] + event["helpers"]
+            is_known = len(event["helpers"]) == 2 and all("resident_bytes" in process for process in shown)
+            return is_known and event["totals"]["requests"] >= 1
+
+        event = wait_until(lambda: (found := next_event(lines)) and is_whole(found) and found, "an event with all of it")
     assert [worker["number"] for worker in event["workers"]] == [1, 2]
     assert all(worker["resident_bytes"] > 1 << 20 for worker in event["workers"])
     assert "secret" not in json.dumps(event)

@@ -37,7 +37,7 @@ def test_a_killed_holder_of_a_lock_holds_nobody_up_and_the_log_names_it(serve):
 
 
 def test_harakiri_frees_the_lock_of_a_request_that_is_stuck(serve):
-    server = serve(CONFIGURATION + "harakiri = 1")
+    server = serve(CONFIGURATION + "harakiri = 5")
     server.expects_alarms = True
     pid, _ = holder(server, "uwsgi.lock(1)")
     server.wait_for_log(DEAD.format(pid=pid, number=1))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -42,10 +43,11 @@ def application(environ, start_response):
 """
 
 STALLS = """\
-import asyncio, time
+import asyncio, os, time
 async def application(scope, receive, send):
-    if scope["path"] == "/block":
-        time.sleep(0.5)
+    # A function in Python would be the top of the stack.
+    while scope["path"] == "/block" and not os.access("go", os.F_OK):
+        time.sleep(0.01)
     if scope["path"] == "/boom":
         raise ExceptionGroup("both", [KeyError("x")]) if "ExceptionGroup" in vars(__builtins__) else KeyError("x")
     await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -124,7 +126,7 @@ def test_an_exception_is_one_object_with_its_stack_its_causes_and_its_request(se
 
 
 def test_every_object_has_the_fields_of_the_page_and_no_other(serve):
-    instance = serve(SHOP, "--harakiri", "1", "--threads", "2", "--log-slow", "10")
+    instance = serve(SHOP, "--harakiri", "5", "--threads", "2", "--log-slow", "10")
     for target in ("/slow", "/404", "/500", "/record", "/boom"):
         ask(instance, target)
     with pytest.raises(Closed):
@@ -151,19 +153,30 @@ def test_every_object_has_the_fields_of_the_page_and_no_other(serve):
     assert [one for one in found if one["message"] == "\x1e{forged" and one["type"] == "output"]
 
 
-def test_a_blocked_event_loop_is_one_object_with_its_stack_and_one_with_its_tasks(serve):
+def test_a_blocked_event_loop_is_one_object_with_its_stack_and_one_with_its_tasks(serve, tmp_path):
     instance = serve(STALLS, "--loop-stall", "0.1", "--threads", "1")
-    ask(instance, "/block")
-    stack = wait_for_object(instance, type="stack")
+
+    def stack_of_the_application():
+        # On a busy machine the loop may be late elsewhere too.
+        stacks = [one for one in objects(instance) if one["type"] == "stack" and one["stack"]]
+        return next((one for one in stacks if one["stack"][0]["function"] == "application"), None)
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, instance, "/block")
+        try:
+            stack = instance.wait_for(stack_of_the_application, "the stack of the application")
+        finally:
+            (tmp_path / "go").touch()
+        assert asking.result().status == 200
     assert "the event loop has been blocked for" in stack["message"]
-    assert (stack["level"], stack["worker"], stack["stack"][0]["function"]) == ("warning", 1, "application")
+    assert (stack["level"], stack["worker"]) == ("warning", 1)
     instance.wait_for(lambda: "the event loop runs again" in instance.log, "the loop turns")
     ask(instance, "/boom")
     told = wait_for_object(instance, type="exception")
     identifier = wait_for_object(instance, type="request", uri="/boom")["request_id"]
     assert told["request"] == {"method": "GET", "target": "/boom", "id": identifier}
     tasks = [one for one in objects(instance) if "tasks wait for the event loop" in one["message"]]
-    assert "File" in "".join(tasks[0]["lines"])
+    assert any("File" in "".join(one["lines"]) for one in tasks), tasks
     check_schema(objects(instance))
 
 

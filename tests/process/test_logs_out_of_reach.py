@@ -194,7 +194,7 @@ def test_a_log_in_a_named_pipe_without_a_reader_holds_up_no_application(says, tm
     os.mkfifo(place)
     says(f"logto = {place}", ready=False)
     reader = PipeReader(place)
-    reader.wait_for("bolide: ready: ")
+    reader.wait_for("bolide: open http://")
     port = int(re.search(r"open http://127\.0\.0\.1:(\d+)", reader.text.decode())[1])
     reader.leave()
     for _ in range(100):

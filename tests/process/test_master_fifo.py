@@ -58,7 +58,7 @@ def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
     instance.wait_for_generation(2)
     # There is no ninth one: as in uWSGI, the first one is used then.
     write(second, "9")
-    wait_until(first.exists, "the first pipe")
+    wait_until(lambda: has_reader(first), "the first pipe")
     write(first, "q")
     assert instance.wait_for_exit() == 0
 
@@ -67,7 +67,7 @@ def test_a_deleted_pipe_is_recreated(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)
     fifo.unlink()
-    wait_until(fifo.exists, "the pipe to be made anew")
+    wait_until(lambda: has_reader(fifo), "the pipe to be made anew")
     write(fifo, "q")
     assert instance.wait_for_exit() == 0
 

@@ -84,11 +84,17 @@ def test_under_pressure_the_fattest_worker_is_replaced(start, tmp_path):
     instance = start("--processes", "3", "--reload-on-pressure", "10", *AT_ONCE, environment={"BOLIDE_TEST_CGROUP": str(cgroup)})
     before = set(instance.workers())
     fat = int(instance.body("/grow/50"))
-    with Observer(instance) as observer, Load(instance.address()) as load:
+
+    def tell_of_pressure(percent):
         new = tmp_path / "pressure"
-        new.write_text("some avg10=12.50 avg60=0.00 avg300=0.00 total=9\n")
+        new.write_text(f"some avg10={percent} avg60=0.00 avg300=0.00 total=9\n")
         new.rename(cgroup / "memory.pressure")
+
+    with Observer(instance) as observer, Load(instance.address()) as load:
+        tell_of_pressure("12.50")
         wait_until(lambda: fat not in instance.workers(), lambda: f"the end of {fat}: {instance.log}")
+        # Ten seconds later the next worker would be replaced.
+        tell_of_pressure("0.00")
         load.wait_for_more()
     assert load.losses == []
     assert observer.most <= 4

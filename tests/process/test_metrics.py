@@ -106,8 +106,9 @@ def test_values_in_the_directory_of_metrics_outlive_the_instance(serve, tmp_path
     files = {"orders": "41\n", "open": "5\n", "worker.0.requests": "0\n"}
     wait_until(lambda: all((directory / name).exists() for name in files), "the files")
     wait_until(lambda: {name: (directory / name).read_text() for name in files} == files, "their values")
-    (directory / "worker.1.requests").write_text("1000\n")
     server.stop()
+    # A server that runs writes it when its worker has counted another request.
+    (directory / "worker.1.requests").write_text("1000\n")
     server = serve(lines)
     assert value(server.address(), "uwsgi.metric_inc('orders')") == "True"
     assert value(server.address(), "uwsgi.metric_get('orders')") == "42"

@@ -162,13 +162,13 @@ def test_a_mule_that_is_killed_leaves_the_waiting_messages_to_the_next_one(shop)
 
 def test_mule_harakiri_kills_a_mule_that_works_too_long_and_shows_its_stack(shop):
     source = MAIL + "def take(message):\n    note(message.decode())\n    if message == b'long': time.sleep(600)\n"
-    mail = shop("mules = 1", "mule-harakiri = 1", source=source + "uwsgi.mule_msg_hook = take\n")
+    mail = shop("mules = 1", "mule-harakiri = 5", source=source + "uwsgi.mule_msg_hook = take\n")
     mail.expects_alarms = True
     for message in ("short", "long", "after"):
         mail.get(f"/1/{message}")
     wait_for_notes(mail, "after", 1)
     (first,) = mail.notes("long")
-    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on a message of 4 bytes .*, the limit is 1 s")
+    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on a message of 4 bytes .*, the limit is 5 s")
     mail.wait_for_log(r"shop.py.* in take")
     mail.wait_for_log(rf"^bolide: harakiri: killing mule 1 \(pid {first}\)")
     assert mail.get("/any/x").text == "True"
@@ -176,19 +176,19 @@ def test_mule_harakiri_kills_a_mule_that_works_too_long_and_shows_its_stack(shop
 
 LIMITED = """
 def take(message):
-    uwsgi.set_user_harakiri(1)
+    uwsgi.set_user_harakiri(4)
     note(message.decode())
     if message == b"long":
         time.sleep(600)
     uwsgi.set_user_harakiri(0)
     if message == b"removed":
-        time.sleep(1.5)
+        time.sleep(5)
         note("done")
 uwsgi.mule_msg_hook = take
 def own():
     if not os.path.exists("again"):
         open("again", "w").close()
-        uwsgi.set_user_harakiri(1)
+        uwsgi.set_user_harakiri(4)
         note("long")
         time.sleep(600)
     uwsgi.set_user_harakiri(60)
@@ -206,7 +206,7 @@ def test_set_user_harakiri_limits_a_message_and_the_next_one_has_no_limit(shop):
     wait_for_notes(mail, "after", 1)
     assert mail.words() == ["removed", "done", "long", "after"]
     (first,) = mail.notes("long")
-    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on a message of 4 bytes .*, the limit is 1 s")
+    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on a message of 4 bytes .*, the limit is 4 s")
     mail.wait_for_log(rf"^bolide: harakiri: killing mule 1 \(pid {first}\)")
 
 
@@ -215,7 +215,7 @@ def test_set_user_harakiri_limits_code_of_a_mule_outside_of_messages_until_the_l
     mail.expects_alarms = True
     wait_for_notes(mail, "short", 1)
     (first,) = mail.notes("long")
-    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on code with a limit .*, the limit is 1 s")
+    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on code with a limit .*, the limit is 4 s")
     # Code without a limit does not put off the end.
     assert mail.stop() == 0
 

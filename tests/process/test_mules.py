@@ -54,7 +54,7 @@ def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(co
 def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop, call):
     instance = shop("mules = 2", "auto-procname = true", "stats = {directory}/stats.sock", "processes = 2")
     mules = wait_until(
-        lambda: (found := helpers_of(call, instance)) and all(one["state"] == "serving" for one in found) and found,
+        lambda: len(found := helpers_of(call, instance)) == 2 and all(one["state"] == "serving" for one in found) and found,
         "two mules",
     )
     assert [(one["name"], one["done"], one["in_flight"]) for one in mules] == [("mule 1", 0, []), ("mule 2", 0, [])]

@@ -47,6 +47,8 @@ def test_reloads_are_counted_by_what_has_asked_for_them(start, call, tmp_path):
     counted("fifo", "done")
     (tmp_path / "watched").touch()
     counted("change", "done")
+    # The request is for the worker of the last reload, and not for the one before.
+    instance.wait_for_generation(6)
     instance.get("/reload")
     counted("application", "done")
     (tmp_path / "asking.py").write_text("import no_such_module\n")
@@ -105,7 +107,7 @@ def authority(tmp_path):
 
 def test_handshakes_of_tls_are_counted_and_those_that_fail_by_their_reason(start, authority):
     served = authority.server()
-    options = ("--https", f"127.0.0.1:0,{served.chain},{served.key}", "--http-timeout", "1")
+    options = ("--https", f"127.0.0.1:0,{served.chain},{served.key}", "--http-timeout", "5")
     required = ("--tls-client-ca", authority.certificate, "--tls-client-auth", "required")
     instance = start("--metrics", "127.0.0.1:0", *options, *required, alarms=True)
     address, metrics = instance.address("https"), metrics_address(instance)

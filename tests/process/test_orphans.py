@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import processes
+from support.client import Closed
 from support.waiting import assert_once_below, wait_until
 from support_instance import port_is_free
 from support_load import Load
@@ -64,16 +65,26 @@ def test_kill_9_of_a_master_under_load_leaves_no_process(start):
 
 
 def test_kill_9_of_a_master_finishes_a_request_that_ends_soon(start, tmp_path):
-    instance = start()
-    gate = tmp_path / "gate"
-    client = instance.connect()
-    client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
-    instance.send_signal(signal.SIGKILL)
-    instance.wait_for_log("^bolide: the master is gone")
-    gate.touch()
-    assert client.read_response().text == "waited"
-    instance.wait_until_gone()
+    """Its worker has a second for that, in which this process may be suspended: one attempt of several is enough."""
+
+    def is_finished(number):
+        instance = start()
+        gate = tmp_path / f"gate{number}"
+        client = instance.connect()
+        client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
+        instance.send_signal(signal.SIGKILL)
+        instance.wait_for_log("^bolide: the master is gone")
+        gate.touch()
+        try:
+            assert client.read_response().text == "waited"
+        except Closed:
+            return False
+        finally:
+            instance.wait_until_gone()
+        return True
+
+    assert any(is_finished(number) for number in range(5))
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])

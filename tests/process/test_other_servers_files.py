@@ -27,12 +27,10 @@ async def app(scope, receive, send):
 class Line:
     """A server that runs a command line as it is, with its two streams apart."""
 
-    def __init__(self, directory, *arguments):
+    def __init__(self, directory, port, *arguments):
         self.directory = directory
         (directory / "shop.py").write_text(APPLICATION)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = port
         words = [word.replace("PORT", str(self.port)) for word in arguments]
         self.out, self.errors = directory / "out.txt", directory / "errors.txt"
         self.process = subprocess.Popen(
@@ -65,11 +63,11 @@ class Line:
 
 
 @pytest.fixture
-def line(tmp_path):
+def line(tmp_path, free_port):
     lines = []
 
     def line(*arguments):
-        lines.append(Line(tmp_path, *arguments))
+        lines.append(Line(tmp_path, free_port(), *arguments))
         return lines[-1].wait_until_ready()
 
     yield line
@@ -158,14 +156,10 @@ def test_log_files_of_gunicorn_are_readable_as_the_umask_says_and_keep_their_mod
     assert oct(mode_of(tmp_path / "access.log")) == oct(0o600)
 
 
-def test_gunicorns_format_has_the_seconds_and_fields_of_the_response(line, tmp_path):
+def test_gunicorns_format_has_the_seconds_and_fields_of_the_response(line, free_port, tmp_path):
     form = json.dumps({"seconds": "%(L)s", "type": "%({Content-Type}o)s", "absent": "%({x-absent}o)s", "status": "%(s)s"})
-    (tmp_path / "settings.ini").write_text(f'bind = "127.0.0.1:PORT"\naccesslog = "-"\naccess_log_format = {form!r}\n')
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    text = (tmp_path / "settings.ini").read_text()
-    (tmp_path / "settings.ini").write_text(text.replace("PORT", str(port)))
+    port = free_port()
+    (tmp_path / "settings.ini").write_text(f'bind = "127.0.0.1:{port}"\naccesslog = "-"\naccess_log_format = {form!r}\n')
     server = line("-c", "settings.ini", "shop:application")
     server.port = port
     server.get()

@@ -13,6 +13,9 @@ from support.server import program
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, DONE, MISUSED, REFUSED
 
+#: Length of a profile: a busy machine may take the CPU away from its reader for a part of it.
+SECONDS = "3"
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -40,9 +43,9 @@ def busy(start):
 
 
 def test_a_profile_has_the_functions_and_the_share_of_each_route(busy, call, tmp_path):
-    status, said = call("profile", "1", "--rate", "50")
+    status, said = call("profile", SECONDS, "--rate", "50")
     assert status == DONE, said
-    assert re.search(r"^bolide profile: master \d+, 1 s, 50 samples a second, 3 processes$", said, re.MULTILINE)
+    assert re.search(rf"^bolide profile: master \d+, {SECONDS} s, 50 samples a second, 3 processes$", said, re.MULTILINE)
     (share,) = re.findall(r"^ +([\d.]+) %  GET /orders/:id \(runs ([\d.]+) %, waits ([\d.]+) %\)$", said, re.MULTILINE)
     assert all(float(part) > 0 for part in share)
     picture = ElementTree.parse(tmp_path / "bolide-profile.svg")
@@ -65,7 +68,7 @@ def test_a_profile_has_the_functions_and_the_share_of_each_route(busy, call, tmp
 
 
 def test_a_click_on_a_box_of_the_flame_graph_enlarges_it(busy, call, browser, tmp_path):
-    assert call("profile", "1", "--idle", "--rate", "50")[0] == DONE
+    assert call("profile", SECONDS, "--idle", "--rate", "50")[0] == DONE
     browser.get((tmp_path / "bolide-profile.svg").as_uri())
     width = """
         const box = [...document.querySelectorAll("g[data-name]")].find((one) => one.dataset.name === arguments[0]);
@@ -83,7 +86,7 @@ def test_a_click_on_a_box_of_the_flame_graph_enlarges_it(busy, call, browser, tm
 
 
 def test_the_search_of_the_flame_graph_shows_the_share_of_a_name(busy, call, browser, tmp_path):
-    assert call("profile", "1", "--rate", "50")[0] == DONE
+    assert call("profile", SECONDS, "--rate", "50")[0] == DONE
     browser.get((tmp_path / "bolide-profile.svg").as_uri())
     search = """
         window.prompt = () => arguments[0];
@@ -100,15 +103,15 @@ def test_the_search_of_the_flame_graph_shows_the_share_of_a_name(busy, call, bro
 
 
 def test_the_servers_own_functions_are_in_a_profile_on_request(busy, call, tmp_path):
-    assert call("profile", "1", "--rate", "50", "--server")[0] == DONE
+    assert call("profile", SECONDS, "--rate", "50", "--server")[0] == DONE
     assert "(prototype.py)" in (tmp_path / "bolide-profile.svg").read_text()
 
 
 def test_only_threads_with_the_gil_or_also_idle_ones_are_counted_on_request(busy, call, tmp_path):
-    status, said = call("profile", "1", "--gil", "--rate", "50", "--output", tmp_path / "gil")
+    status, said = call("profile", SECONDS, "--gil", "--rate", "50", "--output", tmp_path / "gil")
     assert status == DONE, said
     assert "  no thread was busy" in said or " waits " in said
-    status, said = call("profile", "1", "--idle", "--rate", "50", "--output", tmp_path / "idle")
+    status, said = call("profile", SECONDS, "--idle", "--rate", "50", "--output", tmp_path / "idle")
     assert status == DONE
     assert " no request (" in said
     idle = json.loads((tmp_path / "idle.speedscope.json").read_text())
@@ -142,10 +145,10 @@ def test_workers_of_a_reload_are_sampled_too_and_ctrl_c_ends_a_profile_with_its_
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as reader:
         wait_until(output.with_suffix(".svg").exists, "the profile to begin")
         (tmp_path / "shop.py").write_text(source.replace("work(", "work_anew("))
-        assert instance.get("/orders/1?0.2").status == 200
+        # On a busy machine the reader, which looks for processes once a second, may be late.
+        assert instance.get("/orders/1?4").status == 200
         instance.reload(2)
-        # Processes are looked for once a second.
-        assert instance.get("/orders/1?2.5").status == 200
+        assert instance.get("/orders/1?6").status == 200
         reader.send_signal(signal.SIGINT)
         assert b" GET /orders/:id (" in reader.communicate()[0]
     frames = json.loads(output.with_suffix(".speedscope.json").read_text())["shared"]["frames"]

@@ -61,7 +61,8 @@ def test_max_worker_lifetime_under_load_retires_workers_and_loses_no_request(sta
 
 def test_max_worker_lifetime_retires_an_idle_worker_too(start):
     instance = start("--max-worker-lifetime", "1")
-    before = instance.worker()
+    # On a busy machine its replacement may be there already.
+    before, *_ = instance.workers()
     instance.wait_for_replacement(before)
     assert instance.body().isdigit()
 
@@ -75,7 +76,8 @@ def test_max_worker_lifetime_delta_lets_the_second_worker_live_longer_than_the_f
 
 
 def test_a_request_in_flight_is_finished_by_a_worker_that_retires(start, tmp_path):
-    instance = start("--max-worker-lifetime", "1")
+    # On a busy machine the request may take a while to arrive.
+    instance = start("--max-worker-lifetime", "5")
     before = instance.worker()
     gate = tmp_path / "gate"
     client = instance.connect()
@@ -89,15 +91,17 @@ def test_a_request_in_flight_is_finished_by_a_worker_that_retires(start, tmp_pat
 
 
 def test_a_worker_serves_for_min_worker_lifetime_whatever_max_requests_says(start):
+    # Longer than a busy machine needs until requests come.
+    lifetime = 6
     began = time.monotonic()
-    instance = start("--max-requests", "5", "--min-worker-lifetime", "2")
+    instance = start("--max-requests", "5", "--min-worker-lifetime", str(lifetime))
     before = instance.worker()
     with Load(instance.address(), kept_alive=1, fresh=1) as load:
         load.wait_for_more(100)
         instance.wait_for_replacement(before)
     assert load.losses == []
     assert load.bodies[str(before)] > 5
-    assert time.monotonic() - began >= 2
+    assert time.monotonic() - began >= lifetime
 
 
 def test_deltas_let_later_workers_serve_longer(start):

@@ -82,8 +82,8 @@ def test_a_poll_returns_the_current_version_and_later_whether_it_has_changed(sta
     with instance.looks_away():
         (package / "views.py").write_text('TEXT = "young"\n')
     # The old worker may still accept a connection when the new one serves.
-    wait_until(lambda: ask(("Last-Event-ID", first))[1], "the news of the new code")
-    assert ask(("Last-Event-ID", first))[0] != first
+    version, _ = wait_until(lambda: (said := ask(("Last-Event-ID", first)))[1] and said, "the news of the new code")
+    assert version != first
 
 
 @pytest.mark.parametrize("options", [("--reload",), ("--reload", "--reload-browser")], ids=["not-asked-for", "for-strangers"])

@@ -118,7 +118,7 @@ def test_the_loops_own_executor_is_waited_for_no_longer_than_other_threads(shop,
 
 
 def test_a_slow_shutdown_is_no_stuck_loop(shop):
-    instance = shop(ASGI, "--loop-stall", "0.2", "--harakiri", "1")
+    instance = shop(ASGI, "--loop-stall", "1", "--harakiri", "1")
     assert instance.get("/").status == 200
     assert instance.stop() == 0
     # Before that a busy machine may really have blocked the loop.

@@ -144,6 +144,8 @@ def test_a_worker_that_dies_in_a_handler_takes_no_other_signal_with_it(start, tm
     site.wait_for_notes("at17", 2)
     site.wait_for_notes("any1", 2)
     site.instance.wait_for_text("was killed by SIGKILL")
+    site.wait_for_notes("dying3", 1)
+    site.wait_for_notes("dying4", 1)
     # The signal that killed a worker is not repeated.
     assert (len(site.notes("dying3")), len(site.notes("dying4"))) == (1, 1)
     assert {worker for _, worker, _ in site.notes("at17")} == {"1"}

@@ -13,6 +13,10 @@ from test_log_json import check_schema
 #: Milliseconds from which requests are slow, and seconds that the slow ones of these tests take.
 MARK = 60
 LONG = 0.35
+#: Seconds for which a peer or a client pauses: a busy worker begins to wait for it late.
+PAUSE = 2.5
+#: Number of quick requests, one of which is not reported even on a busy machine.
+TRIES = 5
 
 VIEWS = """\
 import ctypes, socket, threading, time
@@ -116,10 +120,13 @@ def reports(instance):
     return found
 
 
+def reports_of(instance, request):
+    return [report for report in reports(instance) if f": slow request: {request}" in report]
+
+
 def report_of(instance, request):
-    wanted = f": slow request: {request} "
-    instance.wait_for(lambda: any(wanted in report for report in reports(instance)), f"a report of {request}")
-    (report,) = [report for report in reports(instance) if wanted in report]
+    instance.wait_for(lambda: reports_of(instance, f"{request} "), f"a report of {request}")
+    (report,) = reports_of(instance, f"{request} ")
     return report
 
 
@@ -141,7 +148,7 @@ class Silent:
 
     def answer(self):
         with self.socket, self.socket.accept()[0] as connection:
-            time.sleep(LONG)
+            time.sleep(PAUSE)
             connection.sendall(b"here")
 
     def __exit__(self, *raised):
@@ -151,7 +158,7 @@ class Silent:
 def slow_upload(port):
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(b"POST /upload HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nab")
-        time.sleep(LONG)
+        time.sleep(PAUSE)
         client.sendall(b"cd")
         assert client.recv(100).startswith(b"HTTP/1.1 200")
 
@@ -161,7 +168,7 @@ def slow_reader(port, target):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", port))
         client.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
-        time.sleep(LONG)
+        time.sleep(PAUSE)
         while client.recv(1 << 20):
             pass
 
@@ -222,7 +229,7 @@ def test_a_slow_upload_and_a_slow_reader_are_the_clients(serve):
 def test_asynchronous_requests_are_reported_with_what_they_await(serve, tmp_path):
     instance = serve("--loop", "asyncio", text=ASGI)
     shop = re.escape(str(tmp_path / "shop.py"))
-    for target in ("/fast", "/events"):
+    for target in ("/fast", "/events") * TRIES:
         assert instance.get(target).text == "x" * 10
     instance.get("/sleeps?q=1")
     report = report_of(instance, "GET /sleeps?q=…")
@@ -241,7 +248,8 @@ def test_asynchronous_requests_are_reported_with_what_they_await(serve, tmp_path
     slow_reader(instance.port, "/large")
     report = report_of(instance, "GET /large")
     assert milliseconds(report, "sending to the client") > LONG * 700, report
-    assert len(reports(instance)) == 5, instance.log
+    for target in ("/fast", "/events"):
+        assert len(reports_of(instance, f"GET {target}")) < TRIES, instance.log
 
 
 def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_path):
@@ -251,8 +259,9 @@ def test_requests_in_greenlets_are_reported_with_what_they_wait_for(serve, tmp_p
     instance.get("/fast")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(instance.get, ["/sleeps?first", "/sleeps?second"]))
-    instance.wait_for(lambda: len(reports(instance)) == 2, "two reports")
-    for report in reports(instance):
+    # On a busy machine the quick request may be reported too.
+    instance.wait_for(lambda: len(reports_of(instance, "GET /sleeps?")) == 2, "two reports")
+    for report in reports_of(instance, "GET /sleeps?"):
         assert re.search(rf"awaits a time \(sleep\) at {views}:{line_of(VIEWS, 'sleeps')} sleeps", report), report
     with Silent(("127.0.0.1", 0)) as (_, port):
         instance.get(f"/asks?{port}")

@@ -144,7 +144,8 @@ def test_local_variables_are_shown_on_request_only(start, call, tmp_path):
     instance = start("--processes", "2", module="states")
     with in_flight(instance, tmp_path, "spin"):
         _, plain = call("trace")
-        _, detailed = call("trace", "--locals")
+        # A request says that it is there before it has all of its variables.
+        detailed = wait_until(lambda: "steps = " in (said := call("trace", "--locals")[1]) and said, "the request in its loop")
     assert "spinner" not in plain
     for line in ['name = "spinner"', "number = 7", r"gate = <Gate at 0x[0-9a-f]+>", r"steps = \d+"]:
         assert re.search(rf"^      {line}$", detailed, re.MULTILINE), line

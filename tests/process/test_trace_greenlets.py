@@ -25,8 +25,10 @@ def greenlets(call, *arguments):
 
 
 def of_requests(call, count):
+    """Returns the greenlets of this many requests if all of them have come to the place where they wait."""
     found = [greenlet for greenlet in greenlets(call) if "request" in greenlet]
-    return found if len(found) == count else None
+    wait = [(called := functions(greenlet)) and greenlet["waits_for"] == WAITS.get(called[0]) for greenlet in found]
+    return found if len(found) == count and all(wait) else None
 
 
 def functions(greenlet):
@@ -44,9 +46,12 @@ def test_each_greenlet_is_shown_with_its_stack_its_request_and_what_it_waits_for
         assert not greenlet["is_partial"]
         assert functions(greenlet)[-1] == "application"
         assert greenlet["waits_for"] == WAITS[functions(greenlet)[0]]
+
     # Those that no request waits in are shown too: the ones that the application has begun.
-    spawned = [greenlet for greenlet in greenlets(call) if "pass_on" in functions(greenlet)]
-    assert [greenlet["kind"] for greenlet in spawned] == ["Greenlet"] * 3
+    def spawned():
+        return [greenlet["kind"] for greenlet in greenlets(call) if "pass_on" in functions(greenlet)]
+
+    wait_until(lambda: spawned() == ["Greenlet"] * 3, lambda: f"three greenlets of the application: {spawned()}")
     status, said = call("trace")
     assert (status, "secret" in said, "not listed" in said) == (DONE, False, False)
     # Without the lines of gevent itself.

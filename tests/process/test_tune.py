@@ -136,7 +136,7 @@ def test_a_trial_reloads_and_keeps_what_is_better(shop, call, tmp_path):
     instance = shop()
     with Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load:
         load.wait_for_more(100)
-        status, said = call("tune", "--try", "--seconds", "2", "uwsgi.ini")
+        status, said = call("tune", "--try", "--seconds", "6", "uwsgi.ini")
     assert status in (DONE, REFUSED), said
     assert re.search(r"^before +\d+ a second, p50 .*\nafter +\d+ a second, p50 ", said, re.M), said
     text = (tmp_path / "uwsgi.ini").read_text()
@@ -156,7 +156,7 @@ def test_a_proposal_that_does_not_load_is_taken_back(shop, call, tmp_path):
     (tmp_path / "shop.py").write_text("raise RuntimeError('broken in the meantime')\n")
     with Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load:
         load.wait_for_more(1)
-        status, said = call("tune", "--try", "--seconds", "2", "uwsgi.ini")
+        status, said = call("tune", "--try", "--seconds", "6", "uwsgi.ini")
     assert status == REFUSED
     assert "the original file is restored" in said, said
     assert (tmp_path / "uwsgi.ini").read_text() == before
@@ -166,7 +166,7 @@ def test_a_proposal_that_does_not_load_is_taken_back(shop, call, tmp_path):
 def test_a_trial_without_requests_is_taken_back(shop, tmp_path):
     instance = shop()
     before = (tmp_path / "uwsgi.ini").read_text()
-    command = [*program(), "tune", "--try", "--seconds", "2", "uwsgi.ini"]
+    command = [*program(), "tune", "--try", "--seconds", "6", "uwsgi.ini"]
     with (
         Load(("127.0.0.1", instance.port), kept_alive=10, fresh=0) as load,
         subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as trial,

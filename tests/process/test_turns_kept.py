@@ -245,6 +245,7 @@ def test_connections_end_when_they_are_closed_although_a_child_of_the_applicatio
     wait_until_at_rest(pid)
     assert forking.ask(f"/forks/{held.gate('child')}?forking") == "forking"
     assert held.find("begin", "forking")["pid"] == pid
+    wait_until_at_rest(pid)
     # The worker's own response ends its connection, and so does that of another worker once the connection has moved there.
     ask_for_the_end(held, forking, "here", pid)
     begin_held_at(pid, held, busy, "held")

@@ -8,7 +8,7 @@ CLIENTS = 12
 TIMES = 3
 AT_ONCE = 2
 #: Time limit of a request in seconds: far beyond the duration of a short view on a busy machine.
-LIMIT = ("--harakiri", "2")
+LIMIT = ("--harakiri", "5")
 
 
 def lose_only_the_stuck(start, **clients):

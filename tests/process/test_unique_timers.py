@@ -61,7 +61,8 @@ def test_a_timer_fires_once_for_all_machines(options, machine, tmp_path):
 
 def test_a_period_that_one_machine_has_fired_is_done_for_the_others(machine, redis, tmp_path):
     let_period_begin(redis, f".tick:{YEAR}", YEAR)
-    here, there = (machine(f"env = ADDED=timer {YEAR}") for _ in range(2))
+    # A machine that has no CPU for a while does not lose its period.
+    here, there = (machine(f"env = ADDED=timer {YEAR}", query="hold-seconds=60") for _ in range(2))
     ask(here, redis)
     wait_for_ticks(tmp_path, 1)
     for instance in (here, there, here, there):
@@ -70,7 +71,7 @@ def test_a_period_that_one_machine_has_fired_is_done_for_the_others(machine, red
 
 
 def test_a_time_of_cron_fires_once_for_all_machines(machine, redis, tmp_path):
-    here, there = (machine("env = ADDED=cron") for _ in range(2))
+    here, there = (machine("env = ADDED=cron", query="hold-seconds=60") for _ in range(2))
     for instance in (here, there, here, there):
         ask(instance, redis)
     wait_for_ticks(tmp_path, 1)

@@ -150,7 +150,7 @@ class Ear:
 def test_the_old_master_reports_the_new_main_pid_and_only_the_main_process_notifies(upgradable, tmp_path):
     ear = Ear(tmp_path / "notify")
     watched = 'WATCHDOG_PID=$$ exec "$0" "$@"'
-    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "1000000"}
     instance = upgradable(environment=environment, command=["/bin/sh", "-c", watched, *program()])
     main, pings = instance.pid, collections.Counter()
     while "READY" not in (said := ear.hears()[0]):
