@@ -148,7 +148,7 @@ def test_loop_stall_0_does_not_look(stuck):
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_worker_lives_on(stuck, loop):
-    server = stuck("harakiri = 1", f"loop = {loop}")
+    server = stuck("harakiri = 3", f"loop = {loop}")
     pid = pid_of(server)
     client = send(server, "/wait?over")
     response = client.read_response()
@@ -190,7 +190,7 @@ def test_harakiri_counts_until_the_answer_has_begun(limited):
 
 
 def test_harakiri_of_streams_after_the_head_has_left_closes_the_connection(stuck):
-    server = stuck("harakiri = 1", "harakiri-streams = true")
+    server = stuck("harakiri = 3", "harakiri-streams = true")
     pid = pid_of(server)
     client = send(server, "/begin_and_wait?begun")
     assert client.read_head().status == 200
@@ -252,7 +252,7 @@ def test_only_a_loop_that_can_not_turn_at_all_is_killed_and_replaced(stuck):
 
 
 def test_a_loop_that_can_not_turn_while_no_request_is_under_way_is_killed_too(stuck):
-    server = stuck("harakiri = 1", "loop-stall = 0.2")
+    server = stuck("harakiri = 3", "loop-stall = 0.2")
     pid = pid_of(server)
     assert server.get("/hang_later").text == "soon"
     server.wait_for_log(rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which is blocked")

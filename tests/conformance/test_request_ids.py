@@ -167,14 +167,14 @@ def test_a_scope_has_each_of_them_once(serve, tmp_path):
 
 def test_the_line_of_an_overdue_request_has_its_identifier(serve, tmp_path):
     (tmp_path / "shop.py").write_text(ASGI)
-    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 1")
+    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 3")
     assert ask_http(server, "/wait", [("X-Request-ID", "late")]).status == 504
     server.wait_for_log(r"harakiri: GET /wait \(request late\) took \d")
 
 
 def test_the_line_of_a_worker_that_is_killed_for_an_overdue_request_has_its_identifier(serve, tmp_path):
     (tmp_path / "shop.py").write_text("import time\n\ndef application(environ, start_response):\n    time.sleep(600)\n")
-    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 1")
+    server = serve(f"pythonpath = {tmp_path}\nmodule = shop\nrequest-id = true\nharakiri = 3")
     with server.connect() as client:
         client.send(b"GET /wait?key=1 HTTP/1.1\r\nHost: localhost\r\nX-Request-ID: late\r\n\r\n")
         server.wait_for_log(r"harakiri: .*GET /wait\?key=\S+ \(request late, for \d")

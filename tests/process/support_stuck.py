@@ -13,7 +13,7 @@ INTERFACES = {
     "asgi": (("--asgi", "sticking:asgi"), 1),
 }
 
-LIMIT = ("--harakiri", "1")
+LIMIT = ("--harakiri", "3")
 
 
 def begin(start, interface, *options, **more):

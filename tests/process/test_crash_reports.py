@@ -151,7 +151,7 @@ def test_a_worker_that_is_killed_for_its_memory_leaves_the_request_that_took_it(
 
 
 def test_a_worker_that_is_killed_for_harakiri_leaves_its_stacks(deadly):
-    instance, _ = deadly("--harakiri", "1")
+    instance, _ = deadly("--harakiri", "3")
     path, report = die(instance, "/wait")
     assert report["killed_for"] == "harakiri"
     assert "in do_wait" in report["stacks"]

@@ -6,9 +6,12 @@ import pytest
 from support.waiting import wait_until
 
 CONFIGURATION = "wsgi-file = {{apps}}/engines.py\ncache2 = name=pages,engine={url},blocksize=1000,keysize=50\n{more}"
+#: By default a call has half a second, and a redis-server that does not run in that time would be an error.
+PATIENT = "connect-ms=60000&answer-ms=60000"
 
 
 def instance_of(serve, url, *more):
+    url = url if "answer-ms=" in url else f"{url}?{PATIENT}"
     return serve(CONFIGURATION.format(url=url, more="\n".join(more)))
 
 
@@ -41,9 +44,9 @@ def test_a_cache_on_an_engine_has_the_bounds_of_its_options(serve, redis):
 
 
 def test_caches_on_an_engine_and_in_memory_stand_beside_each_other(serve, redis):
-    more = ["cache2 = name=own,items=10", f"cache2 = name=users,engine={redis.url},math_initial=5,no_expire=1"]
+    more = ["cache2 = name=own,items=10", f"cache2 = name=users,engine={redis.url}?{PATIENT},math_initial=5,no_expire=1"]
     instance = instance_of(serve, redis.url, *more)
-    assert told(instance, "[uwsgi.cache_set('k', name, 1, name) for name in ('pages', 'own', 'users')]") == str([True] * 3)
+    assert told(instance, "[uwsgi.cache_set('k', name, 600, name) for name in ('pages', 'own', 'users')]") == str([True] * 3)
     assert told(instance, "uwsgi.cache_get('k'), uwsgi.cache_get('k', 'own'), uwsgi.cache_get('k', 'users')") == (
         "(b'pages', b'own', b'users')"
     )

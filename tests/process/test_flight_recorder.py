@@ -22,7 +22,7 @@ def test_a_death_names_the_request_in_flight_and_the_last_ones_without_the_value
 
 
 def test_a_worker_that_is_killed_for_harakiri_names_what_it_has_answered_and_its_successor_starts_anew(start):
-    instance = start("--processes", "1", "--harakiri", "1", alarms=True)
+    instance = start("--processes", "1", "--harakiri", "3", alarms=True)
     instance.get("/pid")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/wait")

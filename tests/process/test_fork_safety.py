@@ -107,9 +107,9 @@ def test_each_worker_has_a_connection_of_its_own_and_the_prototype_has_none(shop
             with database.accept()[0] as connection:
                 spoken.append(int(connection.recv(100)))
     # The first is that of the prototype that detected it, and has ended.
+    wait_until(lambda: not os.path.exists(f"/proc/{spoken[0]}"), "the end of the prototype that found it")
     assert sorted(spoken[1:]) == sorted(instance.workers())
     assert spoken[0] not in (instance.prototype(), *instance.workers())
-    wait_until(lambda: not os.path.exists(f"/proc/{spoken[0]}"), "the end of the prototype that found it")
 
 
 @pytest.mark.parametrize("interface", INTERFACES)

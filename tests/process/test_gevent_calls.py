@@ -31,7 +31,7 @@ def test_a_suspended_call_goes_on_when_its_descriptor_is_ready(server):
 
 
 def test_a_suspended_call_goes_on_after_its_time_limit(server):
-    client = begin(server, "/uwsgi_suspend/b/1", "b")
+    client = begin(server, "/uwsgi_suspend/b/5", "b")
     assert server.get("/fine").text == "fine"
     assert client.read_response().text == "True None -1"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from support.waiting import wait_until
 
-GEVENT = "wsgi-file = {apps}/gevent_site.py\ngevent = 100\ngevent-monkey-patch = true\nharakiri = 1"
+GEVENT = "wsgi-file = {apps}/gevent_site.py\ngevent = 100\ngevent-monkey-patch = true\nharakiri = 3"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ class Model(DirtyApp):
     def die(self):
         os.kill(os.getpid(), 9)
     def wait(self):
-        time.sleep(0.4)
+        time.sleep(5)
 class Other(Model):
     def init(self):
         self.rate = 4

@@ -13,6 +13,8 @@ from support_canary import LONG
 from support_kept import OPTIONS, Kept
 from support_stuck import INTERFACES, LIMIT, begin, stick, wait_until_killed
 
+#: A limit for tests that must do something between the begin of a stuck call and the kill.
+LONGER = ("--harakiri", "5")
 #: Kept connections on which a request waits, and as many that rest.
 CONNECTIONS = 10
 
@@ -39,7 +41,9 @@ def lose_only_the_stuck(instance, directory, kept, workers):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("interface", INTERFACES)
 def test_harakiri_of_all_workers_loses_only_the_stuck_requests(start, tmp_path, interface, workers):
-    instance = begin(start, interface, "--processes", workers, *LIMIT)
+    # With threads, a worker is stuck after its second call only, which must begin before the kill for the first.
+    limit = LONGER if interface == "threads" else LIMIT
+    instance = begin(start, interface, "--processes", workers, *limit)
     lose_only_the_stuck(instance, tmp_path, opened(instance, 2 * CONNECTIONS), workers)
 
 
@@ -93,6 +97,8 @@ def test_a_kill_for_memory_keeps_the_other_connections(start, tmp_path):
     # Some of them may be answered before the kill.
     for one in kept[:CONNECTIONS]:
         one.read()
+    # The line comes before the kill.
+    instance.wait_for_replacement(int(before))
     assert before not in {one.ask() for one in kept}
 
 
@@ -126,7 +132,7 @@ def test_harakiri_beside_a_canary_loses_only_the_stuck_request(start, tmp_path):
 
 
 def test_connections_of_a_worker_that_is_killed_in_a_pause_are_served_after_it(start, tmp_path, call):
-    instance = begin(start, "wsgi", *LIMIT)
+    instance = begin(start, "wsgi", *LONGER)
     kept = opened(instance, 2 * CONNECTIONS)
     stuck, killed = stick(instance, tmp_path)
     assert call("pause", instance.pid)[0] == 0
@@ -144,11 +150,11 @@ def test_quick_requests_in_other_threads_end_before_the_kill(start, tmp_path):
     instance = begin(start, "threads", *LIMIT)
     stuck = Kept(instance)
     stuck.send(f"/wait?{tmp_path / 'never'}")
-    lost = []
+    lost, is_killed = [], threading.Event()
 
     def keep_asking():
         one = Kept(instance)
-        for _ in range(8):
+        while not is_killed.is_set():
             try:
                 one.ask("/short")
             except Exception as error:
@@ -159,6 +165,7 @@ def test_quick_requests_in_other_threads_end_before_the_kill(start, tmp_path):
     for other in others:
         other.start()
     wait_until_killed([stuck])
+    is_killed.set()
     for other in others:
         other.join()
     assert lost == []
@@ -177,7 +184,7 @@ def secure(tmp_path):
 
 def test_an_idle_connection_within_tls_is_closed_in_order_before_a_kill(start, tmp_path, secure):
     options, context = secure
-    instance = begin(start, "wsgi", *options, *LIMIT)
+    instance = begin(start, "wsgi", *options, *LONGER)
     clients = [TlsClient(instance.address("https"), context) for _ in range(3)]
     for client in clients:
         assert client.request().status == 200

@@ -237,7 +237,7 @@ def test_with_every_worker_busy_a_check_is_answered_and_other_requests_go_to_the
 
 
 def test_requests_that_wait_in_a_worker_survive_its_harakiri(healthy):
-    held = healthy("harakiri = 1")
+    held = healthy("harakiri = 4")
     held.server.expects_alarms = True
     held.hold("stuck")
     stuck = held.in_progress()["stuck"]

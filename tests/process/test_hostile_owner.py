@@ -202,8 +202,16 @@ def test_the_pid_of_a_successor_is_written_nowhere_else(begin, ground):
     instance.wait_for(lambda: "can't be written" in said(), "the line about the pidfile")
     instance.process.wait(timeout=60)
     ground.is_untouched()
-    wait_until(fifo.exists, "the pipe of the new master")
-    write(fifo, "Q")
+
+    def is_told():
+        # The new master creates the pipe, and opens it then.
+        try:
+            write(fifo, "Q")
+        except OSError:
+            return False
+        return True
+
+    wait_until(is_told, "the pipe of the new master")
     wait_until(lambda: not fifo.exists(), "its end")
     ground.is_untouched()
 

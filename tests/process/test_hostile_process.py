@@ -31,10 +31,21 @@ pytestmark = [
 LOOK_EVERY, RELOAD_EVERY = 5, 20
 #: Timeout of an answer of the master, in seconds: far more than it needs.
 ANSWER_SECONDS = 60
+#: Parts of the names of the master's children: a prototype, and its helpers.
+CHILDREN = ("bolide: prototype", "bolide: attendant", "bolide: exporter", "bolide log program")
 #: A generation serves.
 SERVES = r"^bolide: ready: \d+ workers? of generation \d+ in"
 #: A process of the master's own has ended without an order.
 UNEXPECTED = r"the (process for daemons and cron|exporter of spans) \(pid \d+\) .*: starting another"
+
+
+def are_named(pids):
+    """Returns whether these are the master's children, each with its name, and none beside them."""
+    try:
+        names = [command_line_of(pid) for pid in pids]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return len(names) == len(CHILDREN) and all(any(role in name for name in names) for role in CHILDREN)
 
 
 class Play:
@@ -42,6 +53,8 @@ class Play:
         self.instance, self.directory, self.beside = instance, directory, beside
         self.told = []
         self.orders = 0
+        # The server is ready without its helpers. Without its name, one of them looks like any other child.
+        wait_until(lambda: are_named(children_of(instance.pid)), "the names of the master's children")
         own = [pid for pid in children_of(instance.pid) if "prototype" not in command_line_of(pid)]
         self.names = {pid: command_line_of(pid) for pid in own for pid in [pid, *children_of(pid)]}
         assert any("attendant" in name for name in self.names.values())

@@ -138,7 +138,7 @@ def test_a_canary_that_dies_is_rolled_back_at_once(start, tmp_path):
 
 def test_requests_over_their_time_are_errors_of_the_canary(start, tmp_path):
     write(tmp_path, "first")
-    instance = start("--processes", "2", "--harakiri", "1", *LONG, module="shop", alarms=True)
+    instance = start("--processes", "2", "--harakiri", "3", *LONG, module="shop", alarms=True)
     with Load(instance.address(), kept_alive=0, fresh=3) as load:
         load.wait_for_more(200)
         write(tmp_path, "second!", fault="time.sleep(300)")

@@ -1,5 +1,6 @@
 """A client that sends the given bytes and parses responses strictly: an error of the server raises an exception."""
 
+import errno
 import re
 import socket
 import ssl
@@ -99,7 +100,13 @@ class Client:
         self.socket.close()
 
     def end_sending(self):
-        self.socket.shutdown(socket.SHUT_WR)
+        """Ends the sending side. If the server has already reset the connection, the following read reports it."""
+        try:
+            self.socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            # Python has no class of its own for it.
+            if error.errno != errno.ENOTCONN:
+                raise
 
     # Sending.
 

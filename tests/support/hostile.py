@@ -115,7 +115,9 @@ class Hostile:
         elif chance < 0.1:
             self.close(peer)
         elif chance < 0.15:
-            peer.socket.shutdown(socket.SHUT_WR)
+            # The server may have reset a spoiled request's connection.
+            with contextlib.suppress(OSError):
+                self.end_sending(peer)
 
     def request(self):
         accepts = self.random.random() < 0.85

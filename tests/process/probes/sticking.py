@@ -22,7 +22,7 @@ def application(environ, start_response):
     if environ["PATH_INFO"] == "/wait":
         wait_for(environ["QUERY_STRING"])
     if environ["PATH_INFO"] == "/short":
-        time.sleep(0.3)
+        time.sleep(0.1)
     body = str(os.getpid()).encode()
     start_response("200 OK", [("Content-Length", str(len(body)))])
     return [body]
