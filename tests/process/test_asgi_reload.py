@@ -117,16 +117,17 @@ def see_the_end(instance, number):
         assert instance.wait_for_exit() == 0
 
 
-#: What the log says when a stream is closed: Bolide waits for it longer at a reload than at shutdown.
+#: Signals, the seconds of reload-mercy, and what the log says when a stream is closed. At shutdown it has 3 s.
 ENDS_OF_STREAMS = {
-    signal.SIGTERM: "streams still open 3 s after the order to stop, closing them: 1",
-    signal.SIGHUP: "the 8 s of reload-mercy are nearly over, closing requests: 1",
+    "stop": (signal.SIGTERM, 8, "streams still open 3 s after the order to stop, closing them: 1"),
+    "stop within the mercy": (signal.SIGTERM, 4, "the 4 s of reload-mercy are nearly over, closing requests: 1"),
+    "reload": (signal.SIGHUP, 8, "the 8 s of reload-mercy are nearly over, closing requests: 1"),
 }
 
 
-@pytest.mark.parametrize("number", ENDS_OF_STREAMS, ids=["stop", "reload"])
-def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_the_mercy_does(shop, number):
-    instance = shop("--reload-mercy", "8")
+@pytest.mark.parametrize(("number", "mercy", "said"), ENDS_OF_STREAMS.values(), ids=ENDS_OF_STREAMS)
+def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_the_mercy_does(shop, number, mercy, said):
+    instance = shop("--reload-mercy", mercy)
     old = int(instance.body("/pid"))
     client = ask(instance, "/events?one")
     assert client.read_head().get("content-type") == "text/event-stream"
@@ -136,7 +137,7 @@ def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_
     assert next(chunks) == b"data: tick\n\n"
     # No last chunk: the client sees that this was cut off, and reconnects.
     assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(f"^bolide: worker 1: {ENDS_OF_STREAMS[number]}$")
+    instance.wait_for_log(f"^bolide: worker 1: {said}$")
     instance.wait_for_log("^events of one end$")
     instance.wait_for_log(f"^shutdown of {old}$")
     see_the_end(instance, number)

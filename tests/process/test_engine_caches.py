@@ -3,11 +3,10 @@
 from urllib.parse import quote
 
 import pytest
+from support.redis_server import PATIENT
 from support.waiting import wait_until
 
 CONFIGURATION = "wsgi-file = {{apps}}/engines.py\ncache2 = name=pages,engine={url},blocksize=1000,keysize=50\n{more}"
-#: By default a call has half a second, and a redis-server that does not run in that time would be an error.
-PATIENT = "connect-ms=60000&answer-ms=60000"
 
 
 def instance_of(serve, url, *more):

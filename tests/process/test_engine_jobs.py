@@ -4,11 +4,9 @@ import os
 import time
 
 import pytest
+from support.redis_server import PATIENT
 from support.spooler import Shop, jobs_in, write_job
 from support.waiting import wait_until
-
-#: By default a call has half a second, and a redis-server that does not run in that time would be an error.
-PATIENT = "connect-ms=60000&answer-ms=60000"
 
 FAILING = """\
 def work(job):
@@ -79,7 +77,7 @@ def test_a_job_that_kills_its_spoolers_is_given_up_and_the_others_go_on(machine,
 
 
 def test_a_reservation_lasts_as_long_as_its_job(machine, redis):
-    # The reservation is extended several times within its seconds: it does not end if a process does not run for two of them.
+    # The spooler extends the reservation several times within its 5 s, so it outlasts a process that stalls for 2 s.
     found = machine("spooler-processes = 2", source=FAILING, query="hold-seconds=5")
     found.spool(name="long")
     wait_until(lambda: found.words() and is_empty(redis), "the end of the job")
@@ -116,7 +114,7 @@ REFUSALS = {
 @pytest.mark.parametrize("word", REFUSALS)
 def test_jobs_are_kept_while_the_engine_refuses_them_and_delivered_later(machine, redis, word):
     refuse, allow = REFUSALS[word]
-    # The other spooler would do a job again whose own spooler does not run for a second.
+    # With a reservation of 1 s, a spooler that stalls for so long would have its job done again by the other one.
     found = machine("spooler-processes = 2", query="hold-seconds=30")
     found.spool(name="before")
     found.wait_for_notes("before")

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 from support.server import program
-from support.waiting import wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import APPLICATIONS, DONE, MISUSED, NO_ANSWER, NO_INSTANCE, REFUSED
 from support_processes import command_line_of
 
@@ -285,6 +285,7 @@ def test_silent_clients_of_the_control_socket_do_not_block_an_active_one(start, 
     try:
         # A later client gets its answer without waiting for their timeout of 5 s. The command itself may take as long.
         with socket.socket(socket.AF_UNIX) as active:
+            active.settimeout(TIMEOUT_SECONDS)
             active.connect(f"\0bolide/{instance.pid}")
             active.sendall(b'{"ask": "status"}\n')
             assert active.recv(1) == b"{"

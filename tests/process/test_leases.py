@@ -6,14 +6,10 @@ from urllib.parse import quote
 
 import pytest
 from support.client import Closed
-from support.redis_server import RedisServer
+from support.redis_server import PATIENT, RedisServer
 from support.waiting import wait_until
 
 CONFIGURATION = "wsgi-file = {{apps}}/engines.py\nlock-engine = {url}"
-
-
-#: By default a call has half a second, and a server that does not get a processor in that time would be an error.
-PATIENT = "connect-ms=60000&answer-ms=60000"
 
 
 def instance_of(serve, url, *options):

@@ -6,6 +6,7 @@ import signal
 import pytest
 from support.listeners import Listener, ask, in_each_worker, numbers
 from support.metrics import metrics_address, value_of
+from support.redis_server import PATIENT
 from support.waiting import wait_until
 
 CONFIGURATION = """
@@ -16,8 +17,6 @@ master = true
 disable-logging = true
 processes = {processes}
 """
-#: On a busy machine the server may be slow.
-PATIENT = "connect-ms=20000&answer-ms=20000"
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ def test_only_listeners_of_a_channel_get_its_messages_and_the_server_forgets_tho
 
 
 def test_a_publisher_does_not_wait_for_a_server_that_hangs_and_local_listeners_get_its_messages(shop, redis):
-    url = f"{redis.url}?connect-ms=60000&answer-ms=60000"
+    url = f"{redis.url}?{PATIENT}"
     here, there = shop(processes=1, url=url), shop(processes=1)
     listener, other = Listener(here), Listener(there)
     wait_for_listeners(redis, 2)
@@ -100,7 +99,7 @@ def test_a_publisher_does_not_wait_for_a_server_that_hangs_and_local_listeners_g
 
 
 def test_a_full_queue_is_counted_and_told(shop, redis, call):
-    here = shop(processes=1, url=f"{redis.url}?connect-ms=60000&answer-ms=60000")
+    here = shop(processes=1, url=f"{redis.url}?{PATIENT}")
     redis.freeze()
     assert ask(here, "publish('news', *[b'x' * (12 * 1024 * 1024)] * 6)") == "[0, 0, 0, 0, 0, 0]"
     here.wait_for_log(

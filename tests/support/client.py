@@ -104,7 +104,7 @@ class Client:
         try:
             self.socket.shutdown(socket.SHUT_WR)
         except OSError as error:
-            # Python has no class of its own for it.
+            # Python does not define an exception class for ENOTCONN.
             if error.errno != errno.ENOTCONN:
                 raise
 

@@ -15,6 +15,9 @@ from support.waiting import TIMEOUT_SECONDS, wait_until
 
 READY = b"eady to accept connections"
 
+#: The query of an engine's URL. The default limit of half a second would make an error of a redis-server that stalls.
+PATIENT = "connect-ms=60000&answer-ms=60000"
+
 
 class RedisServer:
     """Runs from its creation to :meth:`finish`, and writes every command to its disk."""
