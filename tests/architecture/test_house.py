@@ -71,10 +71,12 @@ ARROWS = {
         "bolide-services",
         "bolide-supervision",
     },
+    "bolide-emperor": {"bolide-contract", "bolide-log", "bolide-supervision"},
     "bolide-master": {
         "bolide-command-line",
         "bolide-configuration",
         "bolide-contract",
+        "bolide-emperor",
         "bolide-hooks",
         "bolide-log",
         "bolide-memory",

@@ -165,3 +165,10 @@ def test_the_user_of_the_configuration_is_that_of_the_unit(project, analyze):
     unit, _ = init(project)
     found = is_taken(unit, analyze)
     assert (found["User"], found["Group"]) == (["www-data"], ["www-data"])
+
+
+def test_the_unit_of_an_emperor_is_one(call, analyze, tmp_path):
+    assert call("init", "--emperor")[0] == 0
+    status, said = analyze("verify", "--man=no", str(tmp_path / "bolide-emperor.service"))
+    ours = [line for line in said.splitlines() if "bolide" in line]
+    assert (status, ours) == (0, []), said

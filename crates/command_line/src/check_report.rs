@@ -40,6 +40,8 @@ pub struct CheckReport {
     pub(crate) form: Form,
     /// Warnings count as failures.
     pub(crate) strict: bool,
+    /// Applications are loaded.
+    pub(crate) loads: bool,
     /// Diagnostics about paths and users of this machine count.
     pub(crate) paths: bool,
     pub(crate) paint: Paint,
@@ -54,6 +56,11 @@ impl CheckReport {
     /// Returns whether the machine is to be examined, too.
     pub fn examines_machine(&self) -> bool {
         self.facts.is_some()
+    }
+
+    /// Returns whether applications are loaded.
+    pub fn loads(&self) -> bool {
+        self.loads
     }
 
     /// Adds a fact about the machine.
@@ -194,6 +201,7 @@ pub fn object(diagnostic: &Diagnostic) -> Json {
         "severity": diagnostic.severity.word(),
         "message": diagnostic.message,
         "advice": diagnostic.advice,
+        "local": diagnostic.is_local,
     })
 }
 

@@ -101,6 +101,7 @@ const INIT_FLAGS: &[CommandFlag] = &[
         words: &["USER"],
         help: "with `--systemd`: who the application is; the default is the user of `uid`, or the owner of the directory",
     },
+    flag("--emperor", "write the configuration of an emperor, the directory of its sites, and a unit of systemd"),
 ];
 const CONFIG_FLAGS: &[CommandFlag] =
     &[flag("--all", "show the defaults of the options that are not set, too"), flag("--json", "print one JSON object")];
@@ -131,6 +132,7 @@ const INIT_EXAMPLES: &[Example] = &[
     ("bolide init app:app", "for this application"),
     ("bolide init --from Procfile", "for the command of another server"),
     ("bolide init --systemd", "with a unit of systemd"),
+    ("bolide init --emperor", "for a directory of sites"),
 ];
 const SPOOL_FLAGS: &[CommandFlag] =
     &[flag("--json", "print one JSON object"), flag("--all", "with `retry`: all jobs that have failed")];

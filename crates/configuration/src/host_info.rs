@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, PathBuf};
 
+use bolide_contract::loyalty;
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
@@ -63,6 +64,11 @@ pub struct HostInfo {
 }
 
 impl HostInfo {
+    /// An emperor has started this process, and governs it.
+    pub fn has_emperor(&self) -> bool {
+        self.environment.iter().any(|(name, _)| name == loyalty::VARIABLE)
+    }
+
     /// Collects the facts from the system.
     pub fn gather(environment: &[(OsString, OsString)]) -> HostInfo {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -92,7 +98,7 @@ impl HostInfo {
             known: KnownFiles::default(),
             python: None,
             imports: Vec::new(),
-            trust: Trust::default(),
+            trust: Trust::of_vassal(variable(loyalty::COURT_VARIABLE).is_some() && user.is_root()),
             is_container: is_container(|name| variable(name).is_some()),
             has_syslog: std::path::Path::new(SYSLOG_SOCKET).exists(),
         }

@@ -10,6 +10,7 @@ pub mod clock;
 
 pub mod engine_row;
 pub mod life;
+pub mod loyalty;
 pub mod message;
 pub mod metric_list;
 pub mod rate;
@@ -19,6 +20,6 @@ mod tables;
 pub mod uwsgi_signals;
 
 pub use settings::{
-    alarms, answering, attendant, clients, confinement, control, developing, distributed, files, hooks, logging, mules,
+    alarms, answering, attendant, clients, confinement, control, developing, distributed, emperor, files, hooks, logging, mules,
     python_module, recycling, reloading, scaling, services, sharing, signals, sockets, spooling, statistics, tls, watching,
 };

@@ -10,6 +10,7 @@ pub mod confinement;
 pub mod control;
 pub mod developing;
 pub mod distributed;
+pub mod emperor;
 pub mod files;
 pub mod hooks;
 pub mod logging;
@@ -89,6 +90,8 @@ pub struct Settings {
     pub signals: Signals,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
+    /// `emperor`: this process starts other instances and watches them, and serves nothing.
+    pub emperor: Option<crate::settings::emperor::Emperor>,
 }
 
 /// An application and its mount point.

@@ -14,7 +14,7 @@ use bolide_supervision::log_sink;
 use bolide_supervision::processes::needs;
 use bolide_supervision::sockets::upgrade_pair::FailureReport;
 
-use crate::console_script::Invocation;
+use crate::console_script::{self, Invocation};
 use crate::control::client::{ask_instance, signal_instance};
 use crate::manual;
 use crate::pager::become_pager;
@@ -22,6 +22,7 @@ use crate::provision::configuration::{Amend, ChooseProgram, CommandLine, Configu
 use crate::provision::language::program_of;
 use crate::provision::load_check::check_load;
 use crate::provision::program::Installed;
+use crate::provision::vassals_check::check_vassals;
 use crate::start::supervise;
 
 /// Runs Bolide with Python as its language. Returns the exit status.
@@ -32,17 +33,18 @@ pub fn main(invocation: Invocation) -> i32 {
         return EXIT_START_FAILED;
     }
     let Invocation { arguments, command, interpreter, package_directory, imports, language } = invocation;
+    let program = console_script::own_program(interpreter.as_deref(), package_directory.as_deref());
     let launcher = Launcher { python: interpreter.clone(), imports };
     let installed = Installed { interpreter, package_directory };
     let choose = move |settings: &Settings| program_of(settings, &installed, std::env::var_os("PATH"));
-    let words = CommandLine { arguments, command };
+    let words = CommandLine { arguments, command, program };
     run_as(words, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }
 
 /// Runs Bolide with these arguments (without the program name), and with a prototype and settings of the caller's choice. Returns
 /// the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> i32 {
-    let words = CommandLine { arguments: arguments.to_vec(), command: std::env::args_os().collect() };
+    let words = CommandLine { arguments: arguments.to_vec(), command: std::env::args_os().collect(), program: None };
     run_as(words, choose, amend, None, Launcher::default())
 }
 
@@ -65,7 +67,12 @@ fn run_as(words: CommandLine, choose: Box<ChooseProgram>, amend: Amend, language
             supervise(*settings, configuration, &warnings)
         }
         Ok(Reading::Load { settings, mut report }) => {
-            settings.iter().for_each(|settings| check_load(settings, &configuration, &mut report));
+            for settings in &settings {
+                match &settings.emperor {
+                    Some(emperor) => check_vassals(settings, emperor, &configuration, &mut report),
+                    None => check_load(settings, &configuration, &mut report),
+                }
+            }
             if report.examines_machine() {
                 bolide_observing::doctor::examine(&settings, language, &mut report);
             }

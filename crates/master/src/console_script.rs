@@ -78,6 +78,14 @@ impl Invocation {
     }
 }
 
+/// Returns the program of the package, if this process executes it and it finds the Python of this invocation by itself.
+pub fn own_program(interpreter: Option<&Path>, package: Option<&Path>) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let (found, packages) = python::packaged_around(&own);
+    let is_same = packages.as_deref() == package && found.as_deref().and_then(Path::parent) == interpreter.and_then(Path::parent);
+    (is_same && found.is_some()).then_some(own)
+}
+
 /// Executes the program of the package with this invocation. It returns only if it can't, and then the caller runs the master
 /// itself, which is the same with more memory.
 ///

@@ -1,14 +1,14 @@
 //! The logs of a running instance: rotates and reopens files, opens again what was out of reach, and restarts log programs, in
 //! this process and in all children. It does not know log lines. The master runs it.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::logging::{LogPlace, Logging};
 use bolide_contract::message::{self, Order};
 use bolide_services::statistics::LogFacts;
 use bolide_supervision::log_sink;
 use bolide_supervision::logs::captured_output::CapturedOutput;
-use bolide_supervision::logs::log_files::Logs;
+use bolide_supervision::logs::log_files::{self, Logs};
 use bolide_supervision::logs::log_programs::{LaunchMeans, LogPrograms};
 use bolide_supervision::logs::log_reach::{self, LogReach, NewLog};
 use bolide_supervision::processes::process_attributes::with_descriptors_in_flight;
@@ -56,7 +56,7 @@ impl LogKeeping {
     /// The failures, as text; they are logged already.
     pub fn reopen(&mut self, by: &str, children: &Children) -> Result<(), String> {
         let done = self.files.reopen_all();
-        take_new(done, by, children)
+        log_files::take_new(done, by, |new| hand_on(new, None, children))
     }
 
     /// Reopens the log files at a reload (`log-reopen`).
@@ -73,7 +73,7 @@ impl LogKeeping {
     /// The failures, as text; they are logged already.
     pub fn rotate(&mut self, by: &str, children: &Children) -> Result<(), String> {
         let done = self.files.rotate_all();
-        take_new(done, by, children)
+        log_files::take_new(done, by, |new| hand_on(new, None, children))
     }
 
     /// Rotates log files that exceed their size limit.
@@ -81,7 +81,14 @@ impl LogKeeping {
         let done = self.files.look(now_ms);
         if !done.is_empty() {
             // A failure is logged already.
-            let _ = take_new(done, "log-maxsize", children);
+            let _ = log_files::take_new(done, "log-maxsize", |new| hand_on(new, None, children));
+        }
+    }
+
+    /// Writes to the file that the emperor's log is now, if that is the log of this instance.
+    pub fn follow_emperor(&mut self, file: OwnedFd, logging: &Logging, children: &Children) {
+        if logging.file.is_none() {
+            hand_on(&NewLog { number: 0, file }, None, children);
         }
     }
 
@@ -115,28 +122,6 @@ impl LogKeeping {
         });
         std::iter::once(log).chain(targets).collect()
     }
-}
-
-fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Children) -> Result<(), String> {
-    if done.is_empty() {
-        let why = "no log goes to a file, so there is nothing to reopen";
-        log_sink::line(&format!("{by}: {why}"));
-        return Err(why.to_owned());
-    }
-    let mut troubles = Vec::new();
-    for one in done {
-        match one {
-            Ok((words, new)) => {
-                log_sink::line(&format!("{by}: {words}"));
-                hand_on(&new, None, children);
-            }
-            Err(words) => {
-                log_sink::line(&format!("{by}: {words}"));
-                troubles.push(words);
-            }
-        }
-    }
-    if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
 }
 
 /// Replaces the old file, pipe or socket with the new one, here and in all children. `first` is the first line that goes there.

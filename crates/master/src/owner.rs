@@ -10,6 +10,7 @@ use bolide_supervision::polling::Source;
 use bolide_supervision::privileges::Privileges;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::signals::Signals;
+use bolide_supervision::sockets::emperor_link::EmperorLink;
 use bolide_supervision::sockets::service_manager::Notifier;
 use nix::unistd::Pid;
 
@@ -118,6 +119,12 @@ impl Owner for Watches {
 impl Owner for MemoryWatch {
     fn waits(&self, turn: &Turn) -> Waits<'_> {
         Waits::until(Some(self.wake_ms()).filter(|_| !turn.is_stopping))
+    }
+}
+
+impl Owner for EmperorLink {
+    fn waits(&self, _turn: &Turn) -> Waits<'_> {
+        Waits::on(self.sources(Token::Emperor), self.wake_ms())
     }
 }
 

@@ -16,7 +16,7 @@ use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::log_sink;
 use bolide_supervision::logs::captured_output::CapturedOutput;
-use bolide_supervision::logs::log_files::{self, Logs, OpenedLog, OpenedLogs};
+use bolide_supervision::logs::log_files::{self, Logs, OpenedLogs};
 use bolide_supervision::logs::log_reach::LogReach;
 use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::processes::signals::Signals;
@@ -25,7 +25,6 @@ use bolide_supervision::sockets::bulkheads::HandedBulkhead;
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::socket_activation;
 use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance, Predecessor};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::alarms::{self, Alarms};
 use crate::children::Children;
@@ -33,6 +32,7 @@ use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
 use crate::daemons::attendants;
 use crate::log_keeping::LogKeeping;
+use crate::process_setup::{limit_descriptors, take_logs};
 use crate::provision::configuration::Configuration;
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
@@ -41,7 +41,7 @@ use crate::provision::{Provision, spool_directories};
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 use crate::terminal::TerminalSettings;
-use crate::{announce, hooking};
+use crate::{announce, governing, hooking};
 
 /// Runs an instance to its end, in this process, which becomes its master. Returns the exit status. `warnings` are diagnostics
 /// about the configuration, logged after the line with the URL to open.
@@ -72,6 +72,9 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
             return EXIT_START_FAILED;
         }
     };
+    if settings.emperor.is_some() {
+        return governing::govern(settings, &configuration, warnings, parent_pipe);
+    }
     let mut console = None;
     let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
     let (status, exit_message, parent_pipe) = match outcome {
@@ -256,18 +259,6 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
 
-/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, a limit that can't be set does not end startup.
-fn limit_descriptors(most: u64) {
-    let wanted = Rlimit { current: Some(most), maximum: Some(most) };
-    let Err(error) = setrlimit(Resource::Nofile, wanted) else { return };
-    let allowed = getrlimit(Resource::Nofile).maximum.map_or(most, |allowed| allowed.min(most));
-    let reached = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: getrlimit(Resource::Nofile).maximum });
-    let reached = reached.map_or_else(|error| error.to_string(), |()| format!("the limit is {allowed}"));
-    log_sink::line(&format!(
-        "WARNING: max-fd = {most} is not available ({error}), {reached}: start Bolide as root, or raise its limit (LimitNOFILE)"
-    ));
-}
-
 /// Makes this process the master: its signals, its orphans, its pidfile, its name, its log.
 fn take_process(
     settings: &Settings,
@@ -288,32 +279,6 @@ fn take_process(
     let (console, printed) =
         take_logs(settings, logs).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
     Ok((signals, console, printed))
-}
-
-/// Directs log lines to the configured logs from here on. Returns the previous standard error, if it is not the log any more, and
-/// the reader of applications' output, if it is captured.
-fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<CapturedOutput>)> {
-    let is_pipe = matches!(logs.log, Some(OpenedLog::Pipe(_)));
-    let mut console = match logs.log {
-        None => None,
-        Some(OpenedLog::File(file)) => Some(log_sink::redirect(&file)?),
-        Some(OpenedLog::Pipe((pipe, _))) => {
-            let console = log_sink::copy_of_standard_error()?;
-            bolide_log::inherit(pipe)?;
-            Some(console)
-        }
-    };
-    for (target, number) in logs.targets.into_iter().zip(1..) {
-        bolide_log::take_target(number, target)?;
-    }
-    if console.is_none() && settings.logging.flows.as_ref().is_some_and(|flows| !flows.messages.usual.is_empty()) {
-        console = Some(log_sink::copy_of_standard_error()?);
-    }
-    // The previous standard error is the log.
-    bolide_log::descriptor();
-    let printed = (settings.logging.takes_output() || is_pipe).then(CapturedOutput::take).transpose()?;
-    bolide_log::configure(&settings.logging);
-    Ok((console, printed))
 }
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
@@ -349,7 +314,7 @@ mod tests {
         let mut settings = bolide_supervision::testing::settings();
         settings.application.chdir = Some("/nonexistent/directory".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
-        let words = CommandLine { arguments: Vec::new(), command: Vec::new() };
+        let words = CommandLine { arguments: Vec::new(), command: Vec::new(), program: None };
         let configuration =
             Configuration::new(words, Box::new(choose), |_| {}, bolide_configuration::launcher::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());

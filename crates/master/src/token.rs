@@ -32,6 +32,8 @@ pub enum Token {
     Successor,
     /// The previous master, which we replace.
     Predecessor,
+    /// The emperor that governs this instance.
+    Emperor,
     /// The open pipe of `master-fifo`.
     Fifo,
     /// The control socket, and its clients.

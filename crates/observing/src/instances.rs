@@ -1,6 +1,6 @@
 //! Finds the running instance that a command addresses, and asks it. A name may be a pid, a port or an address that it listens
-//! at, a pidfile, a configuration, a socket or a FIFO; without a name it is the instance of this directory. It does not know
-//! commands. The command-line process runs it.
+//! at, a pidfile, a configuration or its name, a socket or a FIFO; without a name it is the instance of this directory. It does
+//! not know commands. The command-line process runs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -61,7 +61,11 @@ pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
             let why = "there is no such file: specify a pidfile, a configuration, a pid or a port";
             Err((EXIT_NO_INSTANCE, format!("{text}: {why}")))
         };
-        return of_address(text)?.map_or_else(none, Ok);
+        let found = match of_address(text)? {
+            Some(found) => Some(found),
+            None => of_site(text)?,
+        };
+        return found.map_or_else(none, Ok);
     };
     if found.file_type().is_socket() {
         let stream = UnixStream::connect(&path).map_err(|error| (EXIT_NO_INSTANCE, format!("{text}: {error}")))?;
@@ -143,6 +147,15 @@ fn of_address(text: &str) -> Result<Option<Located>, Refusal> {
         address == text || place == text || is_port && place.rsplit_once(':').is_some_and(|(_, own)| own == port)
     };
     only_one(running(), |identity| texts_of(identity, "addresses").any(is_it), text)
+}
+
+/// Finds the instance whose configuration has this name, with or without its ending: a site of an emperor.
+fn of_site(text: &str) -> Result<Option<Located>, Refusal> {
+    if text.contains('/') {
+        return Ok(None);
+    }
+    let is_it = |path: PathBuf| [path.file_name(), path.file_stem()].into_iter().flatten().any(|name| name == text);
+    only_one(running(), |identity| paths_of(identity, "configurations").any(is_it), text)
 }
 
 /// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name

@@ -56,6 +56,9 @@ fn mask(answer: &mut Value) {
 
 /// Returns the answer of the instance as lines for people.
 fn in_words(answer: &Value) -> String {
+    if answer["emperor"] == true {
+        return of_emperor(answer);
+    }
     let (pid, phase, version) = (text(&answer["pid"]), text(&answer["phase"]), text(&answer["version"]));
     let mut said = format!("master {pid}: {phase}, generation {}, version {version}\n", text(&answer["generation"]));
     if let Some(canary) = answer["canary"].as_str() {
@@ -84,6 +87,24 @@ fn in_words(answer: &Value) -> String {
     write_services(answer, &mut said);
     write_helpers(answer, &mut said);
     write_signals(&answer["signals"], &mut said);
+    said
+}
+
+/// Returns the answer of an emperor: a line for each vassal.
+fn of_emperor(answer: &Value) -> String {
+    let vassals = answer["vassals"].as_array().map_or(&[][..], Vec::as_slice);
+    let (pid, version, count) = (text(&answer["pid"]), text(&answer["version"]), counted(vassals.len() as u64, "vassal"));
+    let mut said = format!("emperor {pid}: {count}, version {version}\n");
+    for vassal in vassals {
+        let pid = vassal["pid"].as_i64().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        let count_of = |key: &str, what: &str| vassal[key].as_u64().filter(|count| *count > 0).map(|count| counted(count, what));
+        let age = vassal["age_s"].as_u64().map(|seconds| format!("up {}", duration(seconds * 1000)));
+        let more: Vec<String> =
+            [age, count_of("reloads", "reload"), count_of("failures", "failure")].into_iter().flatten().collect();
+        let more = if more.is_empty() { String::new() } else { format!("; {}", more.join(", ")) };
+        // Writing to a String can't fail.
+        let _ = writeln!(said, "vassal {}{pid}: {}{more}", text(&vassal["name"]), text(&vassal["state"]));
+    }
     said
 }
 

@@ -217,6 +217,7 @@ bolide_contract::with_words! {
         Greenlets = ("WSGI applications in greenlets (gevent)", "gevent"),
         Processes = ("Processes and threads", "processes"),
         Attendant = ("Daemons, cron and hooks", "daemons-cron-hooks"),
+        Emperor = ("Many sites (the emperor)", "emperor"),
         Background = ("Work in the background (mules and the spooler)", "mules-and-spooler"),
         Requests = ("Requests", "requests"),
         Answering = ("Routes, header fields and compression", "routes"),

@@ -17,18 +17,21 @@ pub enum ReloadCause {
     Change,
     /// `uwsgi.reload()`.
     Application,
+    /// The emperor: the file of the vassal has changed, or the emperor reloads all.
+    Emperor,
     /// Another master has replaced the one before: it counts this, and the one that stays counts a failure.
     Upgrade,
 }
 
 /// All causes with their names, in their order.
-pub const CAUSES: [(ReloadCause, &str); 7] = [
+pub const CAUSES: [(ReloadCause, &str); 8] = [
     (ReloadCause::Signal, "signal"),
     (ReloadCause::Command, "command"),
     (ReloadCause::Fifo, "fifo"),
     (ReloadCause::Touch, "touch"),
     (ReloadCause::Change, "change"),
     (ReloadCause::Application, "application"),
+    (ReloadCause::Emperor, "emperor"),
     (ReloadCause::Upgrade, "upgrade"),
 ];
 

@@ -105,6 +105,21 @@ pub fn of_daemon(user: Option<&str>, group: Option<&str>, common: Option<&Privil
     })
 }
 
+/// The identity of these numbers, with the groups of the user.
+///
+/// # Errors
+/// The user can't be looked up.
+pub fn of_numbers(user: u32, group: u32) -> Result<Privileges, StartError> {
+    let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(group));
+    let trouble = |error| StartError::new(format!("the user {user} can't be looked up: {error}"));
+    // A user that the system does not know is in no other group.
+    let groups = match User::from_uid(uid).map_err(trouble)? {
+        Some(record) => groups_of(&record.name, gid)?,
+        None => vec![gid],
+    };
+    Ok(Privileges { uid, gid, groups })
+}
+
 /// The warning if the application is about to run as root; `None` if it is not.
 pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
     let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);

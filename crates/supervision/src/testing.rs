@@ -115,5 +115,6 @@ pub fn settings() -> Settings {
         alarms: Default::default(),
         signals: Default::default(),
         development: None,
+        emperor: None,
     }
 }

@@ -20,7 +20,7 @@ use crate::subcommand::{FORMATS, Subcommand};
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut report = empty_report(host);
-    let (mut environment, mut load, mut partial) = (false, false, false);
+    let (mut environment, mut partial) = (false, false);
     let mut rest = Vec::new();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -49,7 +49,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
                 continue;
             }
             "--load" => {
-                load = true;
+                report.loads = true;
                 continue;
             }
             "--json" => Some("json"),
@@ -78,12 +78,13 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
-        let (mut diagnostics, settings) = diagnostics(&reading, host, load);
+        let (mut diagnostics, settings) = diagnostics(&reading, host, report.loads);
         if partial {
             excuse(&mut diagnostics);
         }
         report.diagnostics.extend(diagnostics);
-        loads.extend(settings.filter(|_| load));
+        // An emperor has no application, but vassals.
+        loads.extend(settings.filter(|settings| report.loads || settings.emperor.is_some()));
     }
     if loads.is_empty() {
         let (text, status) = report.finish();
@@ -103,7 +104,7 @@ fn is_assignment(word: &str) -> bool {
 pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, mut rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     let form = if flags.is_empty() { Form::Text } else { Form::Json };
-    let mut report = CheckReport { form, facts: Some(Vec::new()), ..empty_report(host) };
+    let mut report = CheckReport { form, loads: true, facts: Some(Vec::new()), ..empty_report(host) };
     if let Some(file) = directory::configuration(&host.directory).filter(|_| rest.is_empty()) {
         report.subject = Some(file);
         rest.push(file.to_owned());
@@ -121,7 +122,16 @@ pub fn doctor(arguments: &[String], host: &HostInfo) -> Reading {
 
 fn empty_report(host: &HostInfo) -> CheckReport {
     let paint = Paint::of(host);
-    CheckReport { form: Form::Text, strict: false, paths: true, paint, diagnostics: Vec::new(), facts: None, subject: None }
+    CheckReport {
+        form: Form::Text,
+        strict: false,
+        loads: false,
+        paths: true,
+        paint,
+        diagnostics: Vec::new(),
+        facts: None,
+        subject: None,
+    }
 }
 
 /// Several configurations are checked one by one, each together with all other arguments.

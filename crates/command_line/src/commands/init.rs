@@ -50,11 +50,24 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
 
 /// Returns whether a unit is wanted, its user, and the other words.
 fn flags(arguments: &[String]) -> Result<(bool, Option<String>, Vec<String>), String> {
-    let (mut with_unit, mut user, mut rest) = (false, None, Vec::new());
+    let (user, mut rest) = user_of(arguments)?;
+    let with_unit = rest.iter().any(|word| word == SYSTEMD);
+    rest.retain(|word| word != SYSTEMD);
+    match user {
+        Some(_) if !with_unit => Err(format!("`{USER}` is the user of a unit: it needs `{SYSTEMD}`")),
+        user => Ok((with_unit, user, rest)),
+    }
+}
+
+/// Returns the user that is asked for, and the other words.
+///
+/// # Errors
+/// It is root, or not the name of a user.
+pub fn user_of(arguments: &[String]) -> Result<(Option<String>, Vec<String>), String> {
+    let (mut user, mut rest) = (None, Vec::new());
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         match word.as_str() {
-            SYSTEMD => with_unit = true,
             USER => user = words.next().cloned().or(Some(String::new())),
             text => match text.strip_prefix("--user=") {
                 Some(name) => user = Some(name.to_owned()),
@@ -65,15 +78,14 @@ fn flags(arguments: &[String]) -> Result<(bool, Option<String>, Vec<String>), St
     let is_name =
         |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     match user.as_deref() {
-        Some(_) if !with_unit => Err(format!("`{USER}` is the user of a unit: it needs `{SYSTEMD}`")),
         Some("root" | "0") => Err("an application does not need root's rights: choose another user".to_owned()),
         Some(name) if !is_name(name) || name.starts_with('-') => Err(format!("`{USER}` needs the name of a user")),
-        _ => Ok((with_unit, user, rest)),
+        _ => Ok((user, rest)),
     }
 }
 
 /// A command that has failed.
-fn failed(message: String, advice: &str) -> Reading {
+pub fn failed(message: String, advice: &str) -> Reading {
     Reading::Print { text: format!("{}\n", Diagnostic::error(None, message).advise(advice)), status: 1 }
 }
 

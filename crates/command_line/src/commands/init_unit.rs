@@ -222,7 +222,7 @@ fn account(named: Option<&str>, settings: Option<&Settings>, host: &HostInfo) ->
 }
 
 /// The program of the project's virtualenv, the one beside the Python that runs this command, or this program.
-fn program(host: &HostInfo) -> PathBuf {
+pub fn program(host: &HostInfo) -> PathBuf {
     let own = project::virtualenv(&host.directory).map(|name| host.directory.join(name).join("bin"));
     let beside = host.python.as_deref().and_then(Path::parent).map(Path::to_owned);
     let found = own.into_iter().chain(beside).map(|directory| directory.join("bolide")).find(|path| path.is_file());
@@ -230,7 +230,7 @@ fn program(host: &HostInfo) -> PathBuf {
 }
 
 /// A path as a word of a command line in a unit (systemd.service(5)).
-fn word(path: &Path) -> String {
+pub fn word(path: &Path) -> String {
     quoted(&path.to_string_lossy().replace('$', "$$"))
 }
 

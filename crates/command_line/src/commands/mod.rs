@@ -6,6 +6,7 @@ mod check;
 mod config;
 mod explain;
 mod init;
+mod init_emperor;
 mod init_from;
 mod init_unit;
 mod lints;
@@ -54,6 +55,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Config => config::run(rest, host),
         Subcommand::Explain => explain::run(rest),
         Subcommand::Options => explain::list(rest),
+        Subcommand::Init if init_emperor::is_asked(rest) => init_emperor::run(rest, host),
         Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Subcommand::Init => init::run(rest, host),
         Subcommand::Spool => spool::run(rest, host),

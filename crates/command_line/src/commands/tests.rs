@@ -125,7 +125,8 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("procname-prefix = shop ; name", "the comment is part of the value"),
         ("master = false\nharakiri = 5", "in uWSGI it does nothing without `master = true`"),
         ("logto = /nonexistent/a.log", "there is no directory /nonexistent"),
-        ("emperor = vassals", "`emperor` is known, but not supported yet"),
+        ("hook-as-vassal = exec:true", "`hook-as-vassal` is known, but not supported yet"),
+        ("emperor = vassals", "an emperor serves nothing itself, and this configuration has an application or files too"),
         ("exec-pre = x", "did you mean `exec-pre-app`?"),
         ("guid = www-data", "did you mean `gid`?"),
         ("pythonhome = /srv", "did you mean `home`?"),
@@ -354,7 +355,7 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
     assert!(printed(&directory, "explain cflags").0.contains("refused. "));
     assert!(printed(&directory, "explain thunder-lock").0.contains("accepted and not needed, because "));
     assert!(
-        printed(&directory, "explain emperor")
+        printed(&directory, "explain hook-as-vassal")
             .0
             .contains("planned with `emperor`, without effect so far, and known from uWSGI's core")
     );

@@ -200,8 +200,14 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         ("lazy-apps = false # not yet", "uwsgi.ini:4: warning: `lazy-apps = false # not yet` is on"),
         ("http-keepalive = soon", "is read as 0"),
         ("vaccum = true", "uwsgi.ini:4: warning: unknown option `vaccum`: it has no effect (did you mean `vacuum`?)"),
-        ("emperor = vassals", "uwsgi.ini:4: warning: `emperor` is known, but not supported yet: it has no effect"),
-        ("strict = true\nemperor = vassals", "uwsgi.ini:5: warning: `emperor` is known, but not supported yet: it has no effect"),
+        (
+            "hook-as-vassal = exec:true",
+            "uwsgi.ini:4: warning: `hook-as-vassal` is known, but not supported yet: it has no effect",
+        ),
+        (
+            "strict = true\nhook-as-vassal = exec:true",
+            "uwsgi.ini:5: warning: `hook-as-vassal` is known, but not supported yet: it has no effect",
+        ),
         ("plugins = psgi,python3", "uwsgi.ini:4: warning: the plugin `psgi` is not built in"),
         ("enable-threads = false", "uwsgi.ini:4: note: `enable-threads` can't be switched off: threads always run"),
         ("wsgi-file = x.py", "uwsgi.ini:4: note: `wsgi-file` is loaded only if `module` at uwsgi.ini:3 can't be"),

@@ -75,10 +75,12 @@ fn test_a_variable_without_a_value_is_removed_as_in_uwsgi() {
 }
 
 #[test]
-fn test_an_emperor_that_serves_nothing_itself_is_one_error() {
-    let errors = ini_fails("emperor", "emperor = /etc/vassals\n");
-    assert_eq!(errors.iter().filter(|one| one.contains("error")).count(), 1, "{errors:?}");
-    assert!(errors.iter().any(|one| one.contains("there is no emperor here")), "{errors:?}");
+fn test_an_emperor_serves_nothing_itself_and_its_directory_exists() {
+    assert_eq!(ini_fails("emperor", "emperor = /nonexistent/x\n").len(), 1);
+    let errors = ini_fails("emperor", &format!("{SERVES}emperor = /\n"));
+    assert!(errors.len() == 1 && errors[0].contains("an emperor serves nothing itself"), "{errors:?}");
+    let (settings, diagnostics) = ini("emperor", "emperor = /\n");
+    assert!(settings.emperor.is_some() && diagnostics.is_empty(), "{diagnostics:?}");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Variables that choose the code of a program, and whether the file that sets them is root's alone. Runs in the process that
 //! reads the configuration.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::{GROUP_WRITES, OTHERS_WRITE, STICKY, Writer};
+use super::Writer;
 
 /// Names of such variables: those that sudo removes, and those of usual programs and libraries. A shell finds programs, an
 /// interpreter its modules, and a library its plugins and settings by them.
@@ -82,20 +81,7 @@ pub fn chooses_code(name: &str, value: &str) -> bool {
 
 /// Returns whether a user other than root may write the file: the application's, or the owner of it or of a directory above it.
 pub fn is_foreign(path: &Path, writer: &Writer) -> bool {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let places = path.ancestors().chain(real.ancestors());
-    writer.weak_point(path).is_some() || places.filter(|place| !place.as_os_str().is_empty()).any(|place| is_others(place, &real))
-}
-
-fn is_others(place: &Path, file: &Path) -> bool {
-    let Ok(found) = place.symlink_metadata() else { return true };
-    if found.is_symlink() {
-        return found.uid() != 0;
-    }
-    // In such a directory no other user can replace an entry of root's.
-    let is_kept = place != file && found.mode() & STICKY != 0;
-    let others_write = found.mode() & OTHERS_WRITE != 0 || found.mode() & GROUP_WRITES != 0 && found.gid() != 0;
-    found.uid() != 0 || others_write && !is_kept
+    writer.weak_point(path).is_some() || super::foreign_place(path).is_some()
 }
 
 #[cfg(test)]

@@ -48,12 +48,20 @@ type WeakPointSearch = fn(&Writer, &Path) -> Option<WeakPoint>;
 pub struct Trust {
     /// Files that this user may change are not read with root's rights.
     pub distrusted: Option<Writer>,
+    /// Files that any user other than root may change are not read: this is a vassal of root's emperor, and its file may be any
+    /// user's.
+    reads_as_root: bool,
     used: RefCell<Vec<PathBuf>>,
     refused: RefCell<Option<WeakPoint>>,
     served: OnceCell<Option<Writer>>,
 }
 
 impl Trust {
+    /// The trust of an instance. `is_roots`: it is a vassal of root's emperor, and reads with root's rights.
+    pub fn of_vassal(is_roots: bool) -> Trust {
+        Trust { reads_as_root: is_roots, ..Trust::default() }
+    }
+
     /// Notes a file to be read, or a program to be run, for the configuration.
     ///
     /// # Errors
@@ -83,6 +91,13 @@ impl Trust {
     }
 
     fn refuse(&self, path: &Path, location: &Location, search: WeakPointSearch) -> Result<(), Diagnostic> {
+        if let Some(open) = foreign_place(path).filter(|_| self.reads_as_root) {
+            let what = if open == path { "it".to_owned() } else { open.display().to_string() };
+            let message = format!("{} is not read with root's rights: another user may change {what}", path.display());
+            let advice = "give it and the directories above it to root alone (`chown root`, `chmod go-w`), or set \
+                `emperor-tyrant` or `uid` for the emperor";
+            return Err(Diagnostic::error(Some(location), message).advise(advice));
+        }
         let Some(found) = self.distrusted.as_ref().and_then(|writer| search(writer, path)) else { return Ok(()) };
         let message = format!("the user of uid may {}", found.words());
         *self.refused.borrow_mut() = Some(found);
@@ -288,6 +303,25 @@ impl Writer {
     fn is_kept_from(&self, entry: &Metadata, directory: &Metadata) -> bool {
         directory.mode() & STICKY != 0 && directory.uid() != self.user && entry.uid() != self.user
     }
+}
+
+/// Returns the first place on the way to a file where a user other than root may change it: a directory, a link, or the file.
+pub fn foreign_place(path: &Path) -> Option<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let places = path.ancestors().chain(real.ancestors()).filter(|place| !place.as_os_str().is_empty());
+    places.into_iter().find(|place| is_foreign_place(place, &real)).map(Path::to_owned)
+}
+
+fn is_foreign_place(place: &Path, file: &Path) -> bool {
+    let Ok(found) = place.symlink_metadata() else { return true };
+    if found.is_symlink() {
+        return found.uid() != 0;
+    }
+    // In such a directory no other user can replace an entry of root's.
+    let is_kept = place != file && found.mode() & STICKY != 0;
+    // With an access control list, the bits of the group are its mask.
+    let group_writes = found.mode() & GROUP_WRITES != 0 && (found.gid() != 0 || AccessList::of(place).is_some());
+    found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 || group_writes) && !is_kept
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

@@ -14,6 +14,8 @@ pub struct Control {
     /// `master-fifo`: one of them at a time receives commands, initially the first.
     pub fifos: Vec<PathBuf>,
     pub channel: Channel,
+    /// `heartbeat`: how often the master tells its emperor that it is alive.
+    pub heartbeat_ms: Option<u64>,
     pub origin: Origin,
 }
 

@@ -5,16 +5,16 @@
 use std::fs::File;
 use std::io::{self, PipeReader, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use bolide_contract::alarms::{Alarm, AlarmAction, CurlRequest};
 use bolide_contract::settings::Settings;
 use bolide_supervision::privileges::Privileges;
-use bolide_supervision::processes::child_setup::{self, RawConfinement};
+use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::forking::{self, Forked};
+use bolide_supervision::processes::preparation::Preparation;
 use bolide_supervision::processes::{environment, process_attributes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -98,10 +98,7 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
     environment::give(&mut command, &settings.application);
     let (reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
-    // SAFETY: the closure makes async-signal-safe calls only, and does not touch memory of the parent.
-    unsafe {
-        command.pre_exec(|| child_setup::reset_signals(&[]));
-    }
+    Preparation::default().of(&mut command);
     let mut child = command.spawn()?;
     // The command keeps copies of the pipe's end.
     drop(command);

@@ -16,6 +16,7 @@ pub mod python;
 pub mod renewing;
 pub mod spool_directories;
 mod store_files;
+pub mod vassals_check;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,10 +1,12 @@
 //! Commands, from all endpoints: signals, the letters of the FIFO, the control socket and the application. Each has one effect,
 //! from any of them. It continues the supervisor and decides nothing for an owner. The master runs it.
 
+use bolide_contract::loyalty::{EmperorOrder, VassalReport};
 use bolide_contract::message::Asked;
 use bolide_services::reloads::ReloadCause;
 use bolide_supervision::files::pidfile;
 use bolide_supervision::log_sink;
+use bolide_supervision::sockets::emperor_link::EmperorEvent;
 use serde_json::{Value, json};
 
 use crate::control::commands::{self, Command, Letter};
@@ -32,6 +34,12 @@ impl Supervisor {
             Command::ReopenLogs => return self.logs.reopen(by, &self.children),
             Command::RotateLogs => return self.logs.rotate(by, &self.children),
             Command::Upgrade if self.ending.is_ordered() => return Err("it is being stopped".to_owned()),
+            Command::Upgrade if self.emperor.is_of_vassal() => {
+                let why =
+                    "the emperor would take the end of this master for that of the instance; restart it through its emperor";
+                log_sink::line(&format!("upgrade ({by}): {why}: this master stays"));
+                return Err(why.to_owned());
+            }
             Command::Upgrade => {
                 let (reporting, configuration) = (&self.reporting, &self.configuration);
                 let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
@@ -98,6 +106,40 @@ impl Supervisor {
         if is_first {
             log_sink::line(&format!("{worker}: the application calls {by}"));
             self.obey(command, Asker { words: by, cause: ReloadCause::Application }, now_ms);
+        }
+    }
+
+    /// Executes what the emperor orders. The end of a uWSGI emperor is that of the instance, as in uWSGI.
+    pub(super) fn take_emperor_events(&mut self, now_ms: u64) {
+        let asker = Asker { words: "the emperor", cause: ReloadCause::Emperor };
+        for event in self.emperor.take() {
+            let command = match event {
+                EmperorEvent::Ordered(EmperorOrder::TakeLog) => {
+                    if let Some(file) = self.emperor.take_log() {
+                        self.logs.follow_emperor(file, &self.provision.settings().logging, &self.children);
+                    }
+                    continue;
+                }
+                // It may have told that it is idle, and ends. Another order is none to hurry.
+                EmperorEvent::Ordered(_) if self.ending.is_ordered() => continue,
+                EmperorEvent::Ordered(EmperorOrder::Reload) => Command::Reload,
+                EmperorEvent::Ordered(EmperorOrder::Stop) => Command::Drain,
+                EmperorEvent::Ordered(EmperorOrder::StopGracefully) => Command::Stop,
+                EmperorEvent::Governed(pid) => {
+                    log_sink::line(&format!("another emperor (pid {pid}) governs this instance"));
+                    continue;
+                }
+                EmperorEvent::Left => {
+                    log_sink::line("the emperor has ended: serving on until the next one comes");
+                    continue;
+                }
+                EmperorEvent::Lost if self.ending.is_ordered() => continue,
+                EmperorEvent::Lost => {
+                    log_sink::line("the emperor has ended");
+                    Command::Drain
+                }
+            };
+            self.obey(command, asker, now_ms);
         }
     }
 
@@ -179,6 +221,9 @@ impl Supervisor {
             self.control.channel.keep_waiting_for_next(client);
         } else if waits {
             self.control.channel.keep_waiting(client);
+        }
+        if matches!(command, Command::Stop | Command::StopNow) {
+            self.emperor.report(VassalReport::Stopped);
         }
         let asked = question["change"].as_i64().map_or(1, i64::unsigned_abs);
         let times = if command.row().is_cumulative { asked } else { 1 };

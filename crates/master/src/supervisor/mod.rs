@@ -26,6 +26,7 @@ use bolide_supervision::polling::{self, ServerToken};
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 use bolide_supervision::processes::oom_kills::OomKills;
 use bolide_supervision::processes::signals::{self, Signals};
+use bolide_supervision::sockets::emperor_link::EmperorLink;
 use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::sockets::upgrade_pair::Predecessor;
 
@@ -152,6 +153,8 @@ parts! {
         ending: Ending,
         outcomes: Outcomes,
         notifier: Notifier,
+        /// The emperor of a vassal.
+        emperor: EmperorLink,
         control: ControlEndpoints,
         development: Development,
         reporting: Reporting,
@@ -190,6 +193,7 @@ impl Supervisor {
             ending: Ending::default(),
             takeover: Takeover::new(predecessor),
             outcomes: Outcomes::default(),
+            emperor: EmperorLink::from_environment(settings.control.heartbeat_ms),
             notifier,
             development: Development::default(),
             attendants: if is_successor { Attendants::held() } else { Attendants::default() },
@@ -251,6 +255,7 @@ impl Supervisor {
                     Token::Metrics(token) => self.report_to(Door::Metrics, token),
                     Token::Successor => self.take_successor_events(now_ms()),
                     Token::Predecessor => self.take_predecessor_events(now_ms()),
+                    Token::Emperor => self.take_emperor_events(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
                     Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),

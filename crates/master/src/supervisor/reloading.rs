@@ -191,6 +191,7 @@ impl Supervisor {
         self.alarms.renew(settings);
         self.watches.renew(&settings.watching, clock_ms());
         self.requests = Watch::for_settings(settings);
+        self.emperor.renew(settings.control.heartbeat_ms);
         if before.settings.scaling != settings.scaling || before.settings.workers != settings.workers {
             self.scaling = Scaling::new(settings, clock_ms());
         }
@@ -335,6 +336,7 @@ impl Supervisor {
         }
         if !self.generations.reload.is_followed() {
             self.notifier.ready(&format!("{workers} of generation {number}"));
+            self.emperor.serves();
         }
         if is_ordered {
             // Requests that wait for changed code continue when the old workers have their order to end.

@@ -2,6 +2,7 @@
 //! other parts. It continues the supervisor. Each part decides for itself; here is the order, and what one part means for
 //! another. The master runs it.
 
+use bolide_contract::loyalty::VassalReport;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 use bolide_contract::watching::FileAction;
 use bolide_services::reloads::ReloadCause;
@@ -34,6 +35,7 @@ impl Supervisor {
         let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
         self.takeover.check_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
         self.notifier.feed_watchdog(now);
+        self.emperor.beat_if_due(now);
         self.provision.rotate_tickets_if_due(now);
         self.provision.sync_memories_if_due(now);
         for id in self.children.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
@@ -55,6 +57,7 @@ impl Supervisor {
                 memory_limits::check(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
+                self.emperor.report(VassalReport::Idle);
                 self.stop(0, now);
             }
         }

@@ -12,8 +12,8 @@ use crate::catalog::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
 use crate::topics::application::naming::ApplicationOption;
 use crate::topics::{
-    answering, application, asynchronous, attendant, clients, control, files, gevent, hooks, identity, interpreter, language,
-    logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
+    answering, application, asynchronous, attendant, clients, control, emperor, files, gevent, hooks, identity, interpreter,
+    language, logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
 };
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
@@ -40,6 +40,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Attendant, attendant::ENTRIES),
     (Theme::Processes, recycling::RELOADS),
     (Theme::Processes, scaling::ENTRIES),
+    (Theme::Emperor, emperor::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Background, mules::ENTRIES),
     (Theme::Background, spooler::ENTRIES),

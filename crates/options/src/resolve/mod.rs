@@ -42,6 +42,7 @@ use crate::topics::application::ApplicationDraft;
 use crate::topics::attendant::AttendantDraft;
 use crate::topics::clients::ClientsDraft;
 use crate::topics::developing::DevelopingDraft;
+use crate::topics::emperor::EmperorDraft;
 use crate::topics::files::FilesDraft;
 use crate::topics::gevent::GeventDraft;
 use crate::topics::hooks::HooksDraft;
@@ -59,8 +60,8 @@ use crate::topics::sockets::SocketsDraft;
 use crate::topics::spooler::SpoolerDraft;
 use crate::topics::statistics::StatisticsDraft;
 use crate::topics::{
-    answering, application, control, developing, hooks, interpreter, listeners, logging, platform, processes, recycling,
-    services, sockets, spooler, tls, watching,
+    answering, application, control, developing, hooks, identity, interpreter, listeners, logging, platform, processes,
+    recycling, services, sockets, spooler, tls, watching,
 };
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -261,8 +262,10 @@ impl Served {
             (false, false) => Requests::NotFound,
         };
         found.has_sockets = !sockets.list.is_empty();
-        if !has_script {
-            work::check(requests, is_needed, found, context);
+        match draft.of::<EmperorDraft>().location() {
+            Some(location) => work::check_emperor(requests, found, &location, context),
+            None if has_script => {}
+            None => work::check(requests, is_needed, found, context),
         }
         let python = draft.take::<PythonDraft>();
         Served {
@@ -301,7 +304,7 @@ impl Shape {
     fn complete(draft: &mut Draft, served: &mut Served, context: &mut Context) -> Shape {
         let sockets = std::mem::take(&mut served.sockets);
         let (socket_mode, has_sockets) = (sockets.mode, !sockets.list.is_empty());
-        let (identity, clients) = (draft.take::<Identity>(), draft.take::<ClientsDraft>());
+        let (identity, clients) = (identity::complete(draft.take(), context), draft.take::<ClientsDraft>());
         let listeners = listeners::complete(sockets, &draft.take(), &clients, &identity, context);
         platform::note_unused_port(&listeners, context);
         let processes = draft.take::<ProcessesDraft>();
@@ -312,7 +315,8 @@ impl Shape {
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
         // continue to run there.
         let lazy = &mut served.application.lazy;
-        *lazy |= workers.processes == 1 && !processes.has_master && !processes::implies_master(context.read);
+        let has_master = processes.has_master || processes::implies_master(context.read) || context.host.has_emperor();
+        *lazy |= workers.processes == 1 && !has_master;
         let is_like_others = !*lazy && context.is_bare && processes::are_of_other_servers(&workers, context.read);
         *lazy |= is_like_others;
         served.application.tells_preload = is_like_others;
@@ -390,6 +394,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         spooling,
         alarms,
         signals: draft.take(),
+        emperor: draft.take::<EmperorDraft>().complete(context),
     };
     served.fairness.check(&served.compiled, &settings, context);
     recycling::check_refork(&settings, context);

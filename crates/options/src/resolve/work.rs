@@ -6,13 +6,14 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::pair::Pair;
+use bolide_contract::hooks::HookPhase;
 use bolide_contract::signals::Signals;
 
 use crate::catalog::catalog;
 use crate::context::Context;
 use crate::draft::Draft;
 use crate::reader::is_program;
-use crate::row::{Milestone, Setting, Status};
+use crate::row::{Milestone, Setting, Status, Theme};
 use crate::topics::attendant::AttendantDraft;
 use crate::topics::mules::MulesDraft;
 use crate::topics::services::caching::CachingDraft;
@@ -24,6 +25,12 @@ pub const NO_APPLICATION: &str = "there is no application to serve";
 pub const WITHOUT_APPLICATION: &str = "no application is named: requests get 404, as for unknown paths";
 /// The message if no address is configured; `check` adds how to name one.
 pub const NO_SOCKET: &str = "there is no socket to serve on";
+
+/// Options of other chapters that an emperor follows, or that are harmless in it.
+const FOLLOWED: &str = "add-gid additional-gid allow-missing auto-procname autoload control-socket daemonize \
+    daemonize2 die-on-term env gid master max-fd need-app no-initgroups no-orphans pidfile pidfile2 procname \
+    procname-append procname-master procname-prefix procname-prefix-spaced safe-pidfile safe-pidfile2 strict uid \
+    umask unenv vacuum";
 
 /// How to name an application.
 const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or \
@@ -72,10 +79,6 @@ pub fn check(requests: Requests, is_needed: bool, found: Found, context: &mut Co
     let end = end_of(context);
     let serves = requests == Requests::Served || requests == Requests::ServedFromFiles && !is_needed;
     if !serves {
-        if let Some(error) = emperor_alone(context) {
-            context.diagnostics.push(error);
-            return;
-        }
         let may_lack_one = (found.has_sockets || found.runs_alone || found.works) && !is_needed && !expects_application(context);
         if may_lack_one {
             context.diagnostics.push(without_application(found, &end, context));
@@ -98,6 +101,35 @@ pub fn check(requests: Requests, is_needed: bool, found: Found, context: &mut Co
                 protocol",
             ),
         });
+    }
+}
+
+/// Reports what an instance with an emperor can't have: its process governs others, and serves nothing.
+pub fn check_emperor(requests: Requests, found: Found, emperor: &Location, context: &mut Context) {
+    let what = match (requests == Requests::NotFound, found.has_sockets, found.runs_alone || found.works) {
+        (false, ..) => "an application or files",
+        (_, true, _) => "a socket",
+        (.., true) => "mules, spoolers, daemons, cron jobs, timers or caches",
+        _ => return warn_of_idle(context),
+    };
+    let message = format!("an emperor serves nothing itself, and this configuration has {what} too");
+    let advice = "move that to a vassal: a configuration of its own in the directory of the emperor";
+    context.diagnostics.push(Diagnostic::error(Some(emperor), message).advise(advice));
+}
+
+/// Warns of each option that has no effect, because an emperor neither serves nor has workers.
+fn warn_of_idle(context: &mut Context) {
+    for pair in &context.read.effects {
+        let Some(row) = catalog().get(&pair.key) else { continue };
+        let is_of_chapter = matches!(row.theme, Theme::Emperor | Theme::Configuration | Theme::Logging | Theme::Program);
+        let is_of_start = || HookPhase::OF_START.iter().any(|phase| row.name().ends_with(&format!("-{}", phase.name())));
+        let is_followed = is_of_chapter || FOLLOWED.split(' ').any(|name| name == row.name()) || is_of_start();
+        if matches!(row.status, Status::Supported(_)) && !is_followed {
+            let message = format!("`{}` has no effect in an emperor, which neither serves nor has workers", pair.key);
+            let value = pair.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
+            let advice = format!("write it into the files of the vassals, or `vassal-set = {}{value}` for all", pair.key);
+            context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
+        }
     }
 }
 
@@ -125,13 +157,6 @@ fn expects_application(context: &Context) -> bool {
 
 fn names_hosts(context: &Context) -> bool {
     context.read.effects.iter().any(|pair| pair.key.starts_with("vhost"))
-}
-
-fn emperor_alone(context: &Context) -> Option<Diagnostic> {
-    let emperor = context.read.effects.iter().find(|pair| pair.key == "emperor")?;
-    let message = "there is no emperor here that starts other instances, and this configuration serves nothing itself";
-    let error = Diagnostic::error(Some(&emperor.location), message);
-    Some(error.advise("start one systemd service per configuration: `bolide@.service`"))
 }
 
 fn application_of_directory(end: &Location, context: &Context) -> Option<Diagnostic> {

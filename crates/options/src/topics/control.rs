@@ -7,7 +7,7 @@ use bolide_contract::control::{Background, Channel, Control, PidFile};
 
 use crate::context::{Context, normalized};
 use crate::draft::Draft;
-use crate::row::{OptionEntry, Reach, Value, list, rows, set, supported};
+use crate::row::{OptionEntry, Reach, SECONDS, Setting, Value, field, list, rows, set, supported};
 use crate::topics::logging::LoggingDraft;
 use crate::values;
 
@@ -16,7 +16,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// the workers accept requests. A failed startup is shown in the terminal and in the exit status.
     /// uWSGI: uWSGI's command returns immediately with status 0, whatever happens at startup, and clears the umask. Here only
     /// UNIX sockets are accessible to all users (mode 666), if neither `chmod-socket` nor `umask` is set. Leave this option out
-    /// in a systemd service or a container, because neither needs a daemon.
+    /// in a systemd service or a container, because neither needs a daemon. A vassal stays the child of its emperor, and this is
+    /// the file of its log, as in uWSGI.
     /// Example: daemonize = /var/log/shop.log
     supported("daemonize", set!(|draft, _, pair| draft.of::<Control>().background = background(pair, false)?))
         .takes(Value::Path, "").reach(Reach::Master),
@@ -48,6 +49,11 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: control-socket = /run/shop/control.sock
     supported("control-socket", set!(|draft, _, pair| draft.of::<Control>().channel = channel(pair)?))
         .takes(Value::Path, "an abstract socket").reach(Reach::Master),
+    /// How often a vassal tells its emperor that it is alive. The emperor kills and replaces one that has begun and does not go
+    /// on (`emperor-required-heartbeat`). Without an emperor it has no effect.
+    /// uWSGI: Its workers send it, so a vassal without requests may seem dead. Bolide's master sends it.
+    /// Example: heartbeat = 10
+    supported("heartbeat", Setting::Seconds(field!(Control.heartbeat_ms))).takes(SECONDS, "off").reach(Reach::Application),
 ];
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {
@@ -90,6 +96,12 @@ pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut 
             format!("`logto` is not used: as in uWSGI, lines go to the file of `daemonize`, {log}"),
         ));
         logging.file = None;
+    }
+    if context.host.has_emperor() {
+        let log = background.log.to_string_lossy().into_owned();
+        logging.file.get_or_insert(log);
+        control.background = None;
+        return control;
     }
     if !std::mem::replace(&mut logging.settings.takes_all_output, true) {
         let message = "`log-output = false` has no effect: in the background, output has no place but the file of `daemonize`";

@@ -7,7 +7,7 @@ use bolide_configuration::suggest;
 use bolide_contract::confinement::{CAPABILITIES, Confinement, Namespace};
 use bolide_contract::settings::{Identity, Naming};
 
-use crate::context::normalized;
+use crate::context::{Context, normalized};
 use crate::draft::Draft;
 use crate::row::{OptionEntry, OptionRow, Reach, Setting, Value, field, list, on, protective, rows, set, supported};
 use crate::values;
@@ -62,6 +62,19 @@ pub const ENTRIES: &[OptionEntry] = rows![
 
 /// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
 /// protection than its configuration requests.
+/// Completes the user and groups. A vassal that its emperor has started as a user stays that user, as in uWSGI.
+pub fn complete(identity: Identity, context: &mut Context) -> Identity {
+    let names = [("uid", &identity.user), ("gid", &identity.group)];
+    let is_given = context.host.has_emperor() && context.host.user.0 != 0;
+    let Some((option, Some(name))) = names.into_iter().find(|(_, name)| is_given && name.is_some()) else { return identity };
+    let (_, own) = &context.host.user;
+    if name != own {
+        let message = format!("`{option} = {name}` has no effect: the emperor has started this vassal as {own}");
+        context.diagnostics.push(Diagnostic::warning(None, message));
+    }
+    Identity { umask: identity.umask, ..Identity::default() }
+}
+
 pub const CONFINEMENT: &[OptionEntry] = rows![
     /// Start without the effect of these options, which protect and are not supported yet. Separate their names by commas.
     /// Without `allow-missing` each of them is an error.

@@ -8,6 +8,7 @@ pub mod attendant;
 pub mod clients;
 pub mod control;
 pub mod developing;
+pub mod emperor;
 pub mod files;
 pub mod gevent;
 pub mod gunicorn_hooks;

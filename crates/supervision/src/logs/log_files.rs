@@ -239,6 +239,32 @@ impl LogFile {
     }
 }
 
+/// Logs what has become of each file, and hands the new ones on. `by` is who asked for it.
+///
+/// # Errors
+/// The failures, as text; they are logged already.
+pub fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, mut hand_on: impl FnMut(&NewLog)) -> Result<(), String> {
+    if done.is_empty() {
+        let why = "no log goes to a file, so there is nothing to reopen";
+        log_sink::line(&format!("{by}: {why}"));
+        return Err(why.to_owned());
+    }
+    let mut troubles = Vec::new();
+    for one in done {
+        match one {
+            Ok((words, new)) => {
+                log_sink::line(&format!("{by}: {words}"));
+                hand_on(&new);
+            }
+            Err(words) => {
+                log_sink::line(&format!("{by}: {words}"));
+                troubles.push(words);
+            }
+        }
+    }
+    if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
+}
+
 /// Applies the settings to an opened log. A file of another user is left as it is: it may have been moved there.
 fn prepared(
     path: &Path,

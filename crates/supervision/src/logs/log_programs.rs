@@ -16,9 +16,10 @@ use crate::logs::log_guard::{self, GuardedProgram};
 use crate::privileges::Privileges;
 use crate::processes::auxiliary::AuxiliaryProcess;
 use crate::processes::backoff::Backoff;
+use crate::processes::environment;
 use crate::processes::exit_report::Cause;
 use crate::processes::forking::Forked;
-use crate::processes::{child_setup, environment};
+use crate::processes::preparation::Preparation;
 use crate::text::duration;
 
 /// A program that reads the lines of one log.
@@ -58,10 +59,7 @@ fn start(command: &str, lines: &PipeReader, means: LaunchMeans<'_>) -> io::Resul
     if let Some(privileges) = means.privileges {
         shell.uid(privileges.uid.as_raw()).gid(privileges.gid.as_raw());
     }
-    // SAFETY: the function makes async-signal-safe calls only, and touches nothing that existed before the fork.
-    unsafe {
-        shell.pre_exec(|| child_setup::reset_signals(&[]));
-    }
+    Preparation::default().of(&mut shell);
     log_guard::start(shell, lines.try_clone()?)
 }
 

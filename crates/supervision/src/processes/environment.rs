@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use bolide_contract::loyalty;
 use bolide_contract::settings::ApplicationSettings;
 
 use crate::sockets::{service_manager, socket_activation};
@@ -60,11 +61,15 @@ fn is_harmless(value: &str) -> bool {
     !path.split('/').any(|part| part == "..") && (is_zone || !path.starts_with('/'))
 }
 
-/// Gives a program the variables of the configuration, and none of those by which a service manager addresses the master: it
-/// would pass itself off as that.
+/// Gives a program the variables of the configuration, and none of those by which a service manager or an emperor addresses
+/// the master: it would pass itself off as that.
 pub fn give(command: &mut Command, application: &ApplicationSettings) {
     restore(command);
-    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
+    for variable in socket_activation::VARIABLES
+        .into_iter()
+        .chain(service_manager::VARIABLES)
+        .chain([loyalty::VARIABLE, loyalty::COURT_VARIABLE])
+    {
         command.env_remove(variable);
     }
     for name in &application.removed_variables {

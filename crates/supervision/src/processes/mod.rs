@@ -13,6 +13,7 @@ pub mod life_table;
 pub mod memory_watch;
 pub mod needs;
 pub mod oom_kills;
+pub mod preparation;
 pub mod process_attributes;
 pub mod reader_permit;
 pub mod signals;

@@ -207,6 +207,11 @@ pub struct AddressWait {
 }
 
 impl AddressWait {
+    /// A wait that is over: an address in use is an error.
+    pub fn over() -> AddressWait {
+        AddressWait { until: Some(Instant::now()) }
+    }
+
     fn begin(&mut self) {
         self.until.get_or_insert_with(|| Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS));
     }

@@ -3,6 +3,7 @@
 pub mod accepted;
 pub mod bulkheads;
 pub mod control_socket;
+pub mod emperor_link;
 pub mod endpoint;
 pub mod listen_queue;
 pub mod listeners;

@@ -1,0 +1,89 @@
+//! `bolide check` of an emperor: each vassal's configuration is read by a process of its own, as its user and with its words, as
+//! when it starts. It does not know what they report. The process of the command runs it.
+
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::Child;
+
+use bolide_contract::clock::now_ms;
+use bolide_contract::emperor::Emperor;
+use bolide_supervision::privileges::Privileges;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::answers;
+use crate::launch::{self, Origin};
+use crate::places::{self, Found};
+
+/// How long the check of a vassal may take, in milliseconds. It may import an application.
+const CHECK_MS: u64 = 120_000;
+/// Maximum length of a vassal's report, in bytes.
+const MAX_REPORT_BYTES: usize = 1 << 20;
+
+/// What has come of the check of a vassal.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its name.
+    pub name: String,
+    /// Where relative paths in its report begin.
+    pub directory: PathBuf,
+    /// What the command has printed, or why it has not.
+    pub report: Result<String, String>,
+}
+
+/// Checks all vassals that the places have, some at a time, with this command. They run as `identity` unless a tyrant says whose
+/// they are. Returns what is wrong with the places, and the reports in the order of the names.
+pub fn check(emperor: &Emperor, origin: &Origin, identity: Option<&Privileges>, command: &[&str]) -> (Vec<String>, Vec<Checked>) {
+    let mut look = places::look(emperor, &origin.directory);
+    let failed = look.failed.iter().map(|(place, why)| format!("{}: {why}", answers::place_of(emperor, *place)));
+    let refused = look.refused.iter().map(|(name, why)| format!("vassal {name} is not started: {why}"));
+    let problems = failed.chain(refused).collect();
+    look.found.sort_by(|one, other| (one.place, &one.name).cmp(&(other.place, &other.name)));
+    let mut checked = Vec::new();
+    for some in look.found.chunks(emperor.starts_most.max(1) as usize) {
+        let begun: Vec<(&Found, io::Result<Child>)> =
+            some.iter().map(|found| (found, launch::check(emperor, origin, found, identity, command))).collect();
+        checked.extend(begun.into_iter().map(|(found, child)| Checked {
+            name: found.name.clone(),
+            directory: launch::directory_of(emperor, origin, found).to_owned(),
+            report: child.and_then(report_of).map_err(|error| error.to_string()),
+        }));
+    }
+    (problems, checked)
+}
+
+/// Returns what a process has printed when it has exited. One that takes too long is killed.
+fn report_of(mut child: Child) -> io::Result<String> {
+    let report = read_all(&mut child);
+    if report.is_err() {
+        // It may have exited.
+        let _ = child.kill();
+    }
+    child.wait()?;
+    Ok(String::from_utf8_lossy(&report?).into_owned())
+}
+
+fn read_all(child: &mut Child) -> io::Result<Vec<u8>> {
+    let Some(output) = &mut child.stdout else { return Ok(Vec::new()) };
+    let due_ms = now_ms() + CHECK_MS;
+    let mut report = Vec::new();
+    let mut part = [0; 8192];
+    loop {
+        let left_ms = due_ms.saturating_sub(now_ms());
+        if left_ms == 0 {
+            return Err(io::Error::other(format!("its check takes more than {} s", CHECK_MS / 1000)));
+        }
+        let mut polled = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+        // An interrupted wait is one without output.
+        if poll(&mut polled, PollTimeout::try_from(left_ms as i32).unwrap_or(PollTimeout::MAX)).unwrap_or(0) == 0 {
+            continue;
+        }
+        match output.read(&mut part)? {
+            0 => return Ok(report),
+            count if report.len() + count > MAX_REPORT_BYTES => {
+                return Err(io::Error::other(format!("its check reports more than {MAX_REPORT_BYTES} bytes")));
+            }
+            count => report.extend_from_slice(&part[..count]),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The socket of a vassal that starts at its first connection: its address, and the socket itself, which the emperor keeps open
+//! while vassals come and go. It does not read connections. The emperor runs it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use bolide_contract::emperor::OnDemand;
+use bolide_contract::settings::{Address, Listener, Protocol};
+use bolide_contract::sockets::SocketTuning;
+use bolide_contract::tls::Http2;
+use bolide_supervision::privileges::Privileges;
+use bolide_supervision::sockets::endpoint::Endpoint;
+use bolide_supervision::sockets::listeners::{AddressWait, bind_when_free};
+
+use crate::places::{Found, Owner};
+
+/// Bytes of a file with an address.
+const MAX_ADDRESS_BYTES: u64 = 4096;
+/// Length of the kernel's queue of connections, which wait there while the vassal starts.
+const BACKLOG: u32 = 1024;
+/// Mode of a socket's file, as in uWSGI: the reverse proxy must be able to connect.
+const FILE_MODE: u32 = 0o666;
+
+/// A socket, and whether a connection has come that no vassal serves yet.
+#[derive(Debug)]
+pub struct Demand {
+    pub address: String,
+    pub socket: OwnedFd,
+    pub is_called: bool,
+    endpoint: Endpoint,
+}
+
+/// The file of the socket ends with it.
+impl Drop for Demand {
+    fn drop(&mut self) {
+        self.endpoint.remove_file();
+    }
+}
+
+/// Returns the address at which a vassal waits for its first connection, or `None` if it does not wait for one. `directory` is
+/// that of its name.
+///
+/// # Errors
+/// The file with the address can't be read, or is not the vassal's owner's alone.
+pub fn address_of(on_demand: &OnDemand, found: &Found, directory: &Path) -> io::Result<Option<String>> {
+    match on_demand {
+        OnDemand::Directory(sockets) => {
+            let stem = Path::new(&found.name).file_stem().unwrap_or_default().to_string_lossy();
+            Ok(Some(sockets.join(format!("{stem}.socket")).to_string_lossy().into_owned()))
+        }
+        OnDemand::Extension(extension) => {
+            let path = directory.join(format!("{}{extension}", found.name));
+            match read_address(&path, found.owner) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                read => read.map(Some),
+            }
+        }
+    }
+}
+
+/// Reads the first line of a file. Root may read what the user could not, so under a tyrant the file must be the user's.
+fn read_address(path: &Path, owner: Option<Owner>) -> io::Result<String> {
+    let links = if owner.is_some() { libc::O_NOFOLLOW } else { 0 };
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | links).open(path)?;
+    let metadata = file.metadata()?;
+    let refused = |what: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {what}", path.display())));
+    if !metadata.is_file() {
+        return refused("it is not a file");
+    }
+    if owner.is_some_and(|owner| metadata.uid() != owner.user || metadata.nlink() != 1) {
+        return refused("it is not a file of the vassal's owner alone");
+    }
+    let mut text = String::new();
+    file.take(MAX_ADDRESS_BYTES).read_to_string(&mut text)?;
+    // As in uWSGI, the first control character ends the address.
+    Ok(text.split(|letter: char| letter.is_control()).next().unwrap_or_default().trim().to_owned())
+}
+
+/// Listens at an address. With `user`, a file is made with the rights of this user, and belongs to it.
+///
+/// # Errors
+/// It can't be bound, as text.
+pub fn listen(address: &str, user: Option<&Privileges>) -> Result<Demand, String> {
+    let listener = Listener {
+        address: parse(address)?,
+        protocol: Protocol::Uwsgi,
+        backlog: BACKLOG,
+        mode: Some(FILE_MODE),
+        owner: None,
+        timeout_ms: 0,
+        tls: None,
+        http2: Http2::default(),
+        redirects_to_https: None,
+        has_proxy_header: false,
+        may_lack_proxy_header: false,
+        tuning: SocketTuning::default(),
+        origin: "emperor-on-demand".to_owned(),
+    };
+    let (socket, endpoint) = bind_when_free(&listener, &[], user, &mut AddressWait::over())?;
+    Ok(Demand { address: address.to_owned(), socket, is_called: false, endpoint })
+}
+
+fn parse(text: &str) -> Result<Address, String> {
+    if let Some(name) = text.strip_prefix('@').filter(|name| !name.is_empty()) {
+        return Ok(Address::Abstract(name.to_owned()));
+    }
+    if text.starts_with('/') {
+        return Ok(Address::Unix(PathBuf::from(text)));
+    }
+    let port = text.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+    let (host, port) = port.ok_or_else(|| format!("`{text}` is not an address: write an absolute path, or HOST:PORT"))?;
+    Ok(Address::Tcp { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_path_a_name_or_a_port() {
+        assert_eq!(parse("/run/one.sock"), Ok(Address::Unix("/run/one.sock".into())));
+        assert_eq!(parse("@one"), Ok(Address::Abstract("one".to_owned())));
+        assert_eq!(parse("127.0.0.1:80"), Ok(Address::Tcp { host: "127.0.0.1".to_owned(), port: 80 }));
+        assert_eq!(parse(":80"), Ok(Address::Tcp { host: String::new(), port: 80 }));
+        for text in ["", "@", "one.sock", "127.0.0.1", ":", ":x", ":70000"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}
