@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The crates whose code runs as root.
-CRATES = [ROOT / "crates" / name / "src" for name in ("master", "observing", "supervision")]
+CRATES = [ROOT / "crates" / name / "src" for name in ("emperor", "master", "observing", "supervision")]
 HOOKS = ROOT / "crates" / "hooks" / "src"
 
 #: Functions that open, create, read, rename, chown or remove by path.
@@ -26,6 +26,13 @@ CALLS = re.compile(
 
 #: File -> lines that may contain such a call, each because no other user could replace its path.
 ALLOWED = {
+    # What is opened is checked there: a file of the vassal's owner with one name, not through a link.
+    "emperor/demand.rs": ["custom_flags(libc::O_NONBLOCK | links)"],
+    # Where a vassal is started, which its own user must be allowed to enter.
+    "emperor/launch.rs": ["File::open(directory)", "/dev/null"],
+    "emperor/orphans.rs": ["fs::read(SOCKETS)"],
+    # Directories, in which files are looked at and not opened.
+    "emperor/places.rs": ["open(path, flags, Mode::empty())", "OFlag::O_DIRECTORY"],
     "supervision/daemonize.rs": ["/dev/null", "guarded_files::open("],
     # Directories that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
@@ -55,6 +62,17 @@ ALLOWED = {
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/sockets/stats_server/request.rs": ["/proc/sys/kernel/hostname"],
     "supervision/log_sink.rs": ["/dev/null"],
+    # The kernel's file system of control groups has neither links nor files of users.
+    "supervision/processes/control_groups.rs": [
+        "::chown;",
+        "chown(self.directory.join(name)",
+        '.join("cgroup.',
+        "fs::write(&path, value)",
+        "fs::remove_dir(self.directory_of(name))",
+        "fs::read_dir(&self.directory)",
+        "fs::remove_dir(entry.path())",
+        "fs::create_dir(path)",
+    ],
     "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat", "directory.join(name)"],
     # The command line reads the file that its user gives, and the module in it, with that user's rights.
     "observing/regular_file.rs": [".open(path)"],

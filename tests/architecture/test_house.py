@@ -71,7 +71,7 @@ ARROWS = {
         "bolide-services",
         "bolide-supervision",
     },
-    "bolide-emperor": {"bolide-contract", "bolide-log", "bolide-supervision"},
+    "bolide-emperor": {"bolide-contract", "bolide-log", "bolide-services", "bolide-supervision"},
     "bolide-master": {
         "bolide-command-line",
         "bolide-configuration",

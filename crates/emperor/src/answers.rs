@@ -22,7 +22,7 @@ pub fn place_of(emperor: &Emperor, place: usize) -> String {
 }
 
 /// What a vassal does, in one word.
-fn state_of(vassal: &Vassal, now_ms: u64) -> &'static str {
+pub fn state_of(vassal: &Vassal, now_ms: u64) -> &'static str {
     match &vassal.process {
         None if now_ms < vassal.pauses.until_ms => "paused",
         None if vassal.is_stopped => "stopped",

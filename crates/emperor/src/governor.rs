@@ -2,7 +2,7 @@
 //! waits for a vassal, and reads only single bytes of one. The emperor runs it.
 
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
@@ -31,8 +31,10 @@ use crate::answers;
 use crate::demand;
 use crate::hooks::Hooks;
 use crate::launch::{self, Origin};
+use crate::limits::Limits;
 use crate::orphans::{Orphan, Orphans};
 use crate::places::{self, Look, Stamp};
+use crate::scraping::{ScrapeToken, Scraping};
 use crate::vassal::{Bond, Step, Vassal};
 use crate::watch::Watch;
 
@@ -54,6 +56,10 @@ pub struct Means {
     pub signals: Signals,
     pub control: ControlSocket,
     pub statistics: Option<StatsServer>,
+    /// `vassal-limits`
+    pub limits: Limits,
+    /// The address of `metrics`.
+    pub scraping: Option<Scraping>,
     /// The emperor's own, which vassals without one share.
     pub logs: Logs,
     /// Configurations by which commands find this instance.
@@ -94,6 +100,7 @@ enum Token {
     Orphan(i32),
     Control(ServerToken),
     Statistics(ServerToken),
+    Scraping(ScrapeToken),
 }
 
 impl Governor {
@@ -127,6 +134,7 @@ impl Governor {
                 let _ = self.take_new(rotated, "log-maxsize");
             }
             self.advance(now);
+            self.end_late_clients(now);
             if self.ends_ms.is_some() && self.vassals.is_empty() && self.hooks.is_empty() {
                 self.means.control.remove_file();
                 log_sink::line("the emperor has ended, and all its vassals");
@@ -148,6 +156,7 @@ impl Governor {
                     Token::Control(ServerToken::Listener) => self.means.control.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
                     Token::Statistics(token) => self.answer_statistics(token, now_ms()),
+                    Token::Scraping(token) => self.answer_scraper(token, now_ms()),
                 }
             }
             self.take_signals(now_ms());
@@ -166,11 +175,12 @@ impl Governor {
             self.means.logs.wake_ms(),
             self.orphans.wake_ms(),
             self.hooks.wake_ms(),
+            self.means.scraping.as_ref().and_then(Scraping::wake_ms),
         ]
         .into_iter()
         .flatten();
         let wake_ms = wakes.chain(servers).chain(looks).min().unwrap_or(u64::MAX);
-        let sources: Vec<Source<'_, Token>> = [Source::readable(Token::Signals, std::os::fd::AsFd::as_fd(&self.means.signals))]
+        let sources: Vec<Source<'_, Token>> = [Source::readable(Token::Signals, self.means.signals.as_fd())]
             .into_iter()
             .chain(self.watch.source(Token::Watch))
             .chain(self.vassals.iter().flat_map(|vassal| {
@@ -179,6 +189,7 @@ impl Governor {
             }))
             .chain(self.orphans.sources(Token::Orphan))
             .chain(self.means.control.sources().map(|source| source.map(Token::Control)))
+            .chain(self.means.scraping.iter().flat_map(Scraping::sources).map(|source| source.map(Token::Scraping)))
             .chain(
                 self.means.statistics.iter().flat_map(|server| server.sources(true)).map(|source| source.map(Token::Statistics)),
             )
@@ -284,7 +295,7 @@ impl Governor {
                     }
                     vassal.kill();
                 }
-                Step::Forget => drop(self.vassals.remove(place)),
+                Step::Forget => self.means.limits.forget(self.vassals.remove(place).id),
             }
         }
     }
@@ -292,7 +303,11 @@ impl Governor {
     fn start(&mut self, place: usize, now: u64) {
         let vassal = &mut self.vassals[place];
         let Some(found) = &vassal.found else { return };
-        match launch::vassal(&self.means.emperor, &self.means.origin, found, vassal.demand.as_ref()) {
+        let Means { emperor, origin, limits, .. } = &mut self.means;
+        let started = limits
+            .prepare(vassal.id, found)
+            .and_then(|group| launch::vassal(emperor, origin, group.as_ref().map(AsFd::as_fd), found, vassal.demand.as_ref()));
+        match started {
             Ok((forked, link)) => {
                 let (stamp, owner) = (found.stamp, found.owner);
                 let pid = forked.pid;
@@ -462,6 +477,11 @@ impl Governor {
             let _ = link.write(&[EmperorOrder::Stop.byte()]);
             return;
         }
+        // The limits may be others by now.
+        let limited = vassal.found.as_ref().map_or(Ok(None), |found| self.means.limits.prepare(vassal.id, found));
+        if let Err(error) = limited {
+            log_sink::line(&format!("vassal {name} keeps its limits: {error}"));
+        }
         let stamp = vassal.found.as_ref().map(|found| found.stamp).filter(|stamp| stamp.is_older_than(read_s));
         let bond = Bond {
             link: Some(link),
@@ -573,6 +593,22 @@ impl Governor {
         if let Some(server) = &mut means.statistics {
             answers::serve(server, token, text, now);
         }
+    }
+
+    fn answer_scraper(&mut self, token: ScrapeToken, now: u64) {
+        let status = answers::status(self.identity(), &self.vassals, now);
+        let Means { scraping, emperor, .. } = &mut self.means;
+        if let Some(scraping) = scraping {
+            scraping.take_news(token, (&self.vassals, emperor), &status, now);
+        }
+    }
+
+    /// Lets clients go that have exceeded their time.
+    fn end_late_clients(&mut self, now: u64) {
+        let Means { control, statistics, scraping, emperor, .. } = &mut self.means;
+        control.drop_late(now);
+        statistics.iter_mut().for_each(|server| server.look_after_time(now));
+        scraping.iter_mut().for_each(|scraping| scraping.advance((&self.vassals, emperor), now));
     }
 }
 

@@ -51,7 +51,13 @@ pub struct Origin {
 ///
 /// # Errors
 /// No program can be executed, or the process can't become the user.
-pub fn vassal(emperor: &Emperor, origin: &Origin, found: &Found, demand: Option<&Demand>) -> io::Result<(Forked, UnixStream)> {
+pub fn vassal(
+    emperor: &Emperor,
+    origin: &Origin,
+    group: Option<BorrowedFd<'_>>,
+    found: &Found,
+    demand: Option<&Demand>,
+) -> io::Result<(Forked, UnixStream)> {
     let (near, far) = UnixStream::pair()?;
     near.set_nonblocking(true)?;
     let identity = identity_of(found.owner)?;
@@ -65,7 +71,7 @@ pub fn vassal(emperor: &Emperor, origin: &Origin, found: &Found, demand: Option<
         prepare_environment(&mut command, origin);
         command.env("UWSGI_VASSALS_DIR", directory);
         command.env(loyalty::COURT_VARIABLE, format!("{}:{}", origin.court, found.name));
-        match spawn(command, far.as_fd(), passed.as_ref(), identity.as_ref(), directory) {
+        match spawn(command, far.as_fd(), passed.as_ref(), group, identity.as_ref(), directory) {
             // The emperor reaps it: dropping the handle neither waits nor kills.
             Ok(child) => return Ok((Forked { pid: Pid::from_raw(child.id() as i32), channel: None, leash: None }, near)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
@@ -96,7 +102,7 @@ pub fn check(
     command.stdout(Stdio::piped());
     // It reads its configuration as a vassal does, but reports nothing to an emperor.
     let (_near, far) = UnixStream::pair()?;
-    spawn(command, far.as_fd(), None, own.as_ref().or(identity), directory)
+    spawn(command, far.as_fd(), None, None, own.as_ref().or(identity), directory)
 }
 
 /// Returns the directory that a vassal is started in.
@@ -175,6 +181,7 @@ fn spawn(
     mut command: Command,
     far: BorrowedFd<'_>,
     passed: Option<&Passed<'_>>,
+    group: Option<BorrowedFd<'_>>,
     identity: Option<&Privileges>,
     directory: &Path,
 ) -> io::Result<Child> {
@@ -190,7 +197,9 @@ fn spawn(
         }
         None => Stdio::null(),
     });
+    let control_group = group.map(|group| copied_above(group, MAX_PASSED)).transpose()?;
     let preparation = Preparation {
+        control_group,
         leads_group: true,
         kept: vec![far],
         passed: activation,

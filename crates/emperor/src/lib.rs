@@ -10,13 +10,18 @@ mod demand;
 mod governor;
 mod hooks;
 mod launch;
+mod limits;
 mod names;
 mod orphans;
+mod peers;
 mod places;
+mod scraping;
 mod vassal;
 mod watch;
 
 pub use checking::{Checked, check};
 pub use governor::{Governor, Means};
 pub use launch::Origin;
+pub use limits::{Limits, of_lines};
 pub use orphans::court_of;
+pub use scraping::Scraping;

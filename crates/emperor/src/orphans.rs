@@ -8,8 +8,9 @@ use std::os::unix::net::UnixStream;
 use bolide_contract::emperor::{Emperor, Place};
 use bolide_contract::loyalty::{self, Greeting, MAX_GREETING_BYTES};
 use bolide_supervision::polling::Source;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
 use nix::unistd::geteuid;
+
+use crate::peers::{self, Peer};
 
 /// The sockets of this network namespace (proc_net(5)).
 const SOCKETS: &str = "/proc/net/unix";
@@ -60,7 +61,7 @@ impl Orphans {
         // A connection has the name too.
         names.sort_unstable();
         names.dedup();
-        let silent = names.into_iter().take(MAX_ORPHANS).filter_map(|name| connect_to(name).ok());
+        let silent = names.into_iter().take(MAX_ORPHANS).filter_map(|name| peers::connect_to(name).ok());
         Orphans { silent: silent.map(|stream| (stream, Vec::new())).collect(), until_ms: now_ms + GREETING_MS }
     }
 
@@ -106,15 +107,7 @@ impl Orphans {
         }
         let (link, received) = self.silent.remove(place);
         let greeting = Greeting::of(&String::from_utf8_lossy(&received))?;
-        let peer = getsockopt(&link, sockopt::PeerCredentials).ok()?;
-        Some(Orphan { greeting, link, pid: peer.pid(), user: peer.uid() })
+        let Peer { pid, user } = Peer::of(&link)?;
+        Some(Orphan { greeting, link, pid, user })
     }
-}
-
-/// Connects to an abstract name, without waiting.
-fn connect_to(name: &str) -> io::Result<UnixStream> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    connect(socket.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes())?)?;
-    Ok(UnixStream::from(socket))
 }

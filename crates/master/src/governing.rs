@@ -5,7 +5,8 @@ use bolide_contract::control::PidFile;
 use bolide_contract::emperor::Emperor;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::settings::Settings;
-use bolide_emperor::{Governor, Means, Origin};
+use bolide_contract::statistics::StatisticsServer;
+use bolide_emperor::{Governor, Limits, Means, Origin, Scraping};
 use bolide_supervision::daemonize::ParentPipe;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
@@ -13,6 +14,7 @@ use bolide_supervision::log_sink;
 use bolide_supervision::logs::log_files::{self, Logs};
 use bolide_supervision::privileges;
 use bolide_supervision::processes::child_setup::RawIdentity;
+use bolide_supervision::processes::control_groups::ControlGroups;
 use bolide_supervision::processes::{confinement, needs, process_attributes};
 use bolide_supervision::sockets::control_socket::ControlSocket;
 use bolide_supervision::sockets::stats_server::{self, StatsServer};
@@ -62,6 +64,8 @@ fn prepare(
     warnings: &[String],
 ) -> Result<Governor, StartError> {
     needs::check()?;
+    let refused = |why: String| StartError::new(format!("vassal-limits: {why}"));
+    let limits = bolide_emperor::of_lines(&emperor.limits);
     confinement::check(&settings.confinement)?;
     hooking::at_start(settings, HookPhase::Asap)?;
     if let Some(mask) = settings.identity.umask {
@@ -71,17 +75,23 @@ fn prepare(
         limit_descriptors(most);
     }
     let privileges = privileges::resolve(&settings.identity)?;
+    // No other process is ours yet, which would be in the same group.
+    let groups = match limits.is_empty() {
+        true => None,
+        false => Some(ControlGroups::open(&limits, privileges.as_ref()).map_err(refused)?),
+    };
+    let limits = Limits::new(&emperor.limits, groups).map_err(refused)?;
     let logs = log_files::open_all(settings, privileges.as_ref())?;
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap) {
         hooking::at_start(settings, phase)?;
     }
-    let statistics = match &emperor.statistics {
-        None => None,
-        Some(server) => {
-            let (socket, endpoint) = stats_server::bind(server, privileges.as_ref())?;
-            Some(StatsServer::new(server, socket, endpoint))
-        }
+    let listen = |server: Option<&StatisticsServer>| {
+        let Some(server) = server else { return Ok(None) };
+        let (socket, endpoint) = stats_server::bind(server, privileges.as_ref())?;
+        Ok::<_, StartError>(Some(StatsServer::new(server, socket, endpoint)))
     };
+    let statistics = listen(emperor.statistics.as_ref())?;
+    let metrics = listen(settings.statistics.metrics.as_ref())?;
     let signals = signals::take()?;
     pidfile::write_at_start(settings, privileges.as_ref())?;
     let name = emperor.process_name.clone().or_else(|| process_attributes::name_of_master(&settings.naming));
@@ -100,6 +110,9 @@ fn prepare(
     if let Some(server) = &statistics {
         stats_server::announce(server, "statistics of the emperor");
     }
+    if let Some(server) = &metrics {
+        stats_server::announce(server, "metrics of all vassals");
+    }
     pidfile::write_when_ready(settings, privileges.as_ref());
     let court = bolide_emperor::court_of(&emperor);
     let origin = Origin {
@@ -108,7 +121,8 @@ fn prepare(
         court,
         application: settings.application.clone(),
     };
+    let scraping = metrics.map(|server| Scraping::new(server, settings.statistics.hosts.clone()));
     let configurations = settings.control.origin.configurations.clone();
     let logs = Logs::new(&settings.logging, privileges.as_ref());
-    Ok(Governor::new(Means { emperor, origin, signals, control, statistics, logs, configurations }))
+    Ok(Governor::new(Means { emperor, origin, signals, control, statistics, limits, scraping, logs, configurations }))
 }

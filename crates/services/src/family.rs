@@ -17,6 +17,21 @@ pub struct Facts {
     pub groups: Vec<String>,
     /// Bulkheads by name.
     pub bulkheads: Vec<(String, BulkheadCounts)>,
+    /// The vassals, if it is an emperor.
+    pub vassals: Vec<VassalFacts>,
+}
+
+/// A vassal, as its emperor knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct VassalFacts {
+    pub name: String,
+    /// What it does, in one word.
+    pub state: &'static str,
+    /// Its own numbers are on the page.
+    pub has_answered: bool,
+    pub reloads: u64,
+    /// Failures in a row.
+    pub failures: u64,
 }
 
 /// The kind of a family.

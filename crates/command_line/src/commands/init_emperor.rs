@@ -95,6 +95,9 @@ fn unit(directory: &Path, program: &Path) -> String {
         Restart=always\n\
         RestartSec=1\n\
         OOMPolicy=continue\n\
+        # For `vassal-limits`. systemd knows the second line since version 254.\n\
+        Delegate=yes\n\
+        DelegateSubgroup=emperor\n\
         LimitNOFILE=65536\n\
         \n\
         [Install]\n\

@@ -47,6 +47,20 @@ pub struct Emperor {
     pub hooks: VassalHooks,
     /// `emperor-starts-max`: vassals that start at the same time.
     pub starts_most: u32,
+    /// `vassal-limits`: of each kind, the last one for a vassal counts.
+    pub limits: Vec<VassalLimits>,
+}
+
+/// The most that all processes of a vassal may use together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct VassalLimits {
+    /// A pattern of names; `None` for all vassals.
+    pub names: Option<String>,
+    pub memory_bytes: Option<u64>,
+    /// Percent of one CPU.
+    pub cpu_percent: Option<u32>,
+    /// Processes and threads.
+    pub tasks: Option<u32>,
 }
 
 /// Where vassals are.

@@ -8,7 +8,7 @@ use bolide_contract::settings::{Address, Settings};
 use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;
 use bolide_services::metrics;
-use bolide_services::openmetrics::{self, Facts, PageForm};
+use bolide_services::openmetrics::{self, Collected, Facts, PageForm};
 use bolide_services::statistics::Snapshot;
 use bolide_services::uwsgi_json::{Form, as_json};
 use bolide_supervision::error::StartError;
@@ -209,13 +209,27 @@ impl Reporting {
         live.event(shown, now_ms)
     }
 
+    /// Returns the numbers of `/metrics` as data, for the emperor.
+    pub fn collected(&mut self, view: View<'_>, now_ms: u64) -> Collected {
+        self.collect_for_scrapers(view, now_ms);
+        self.scraped.facts.as_ref().map(|(_, facts)| Collected::of(facts)).unwrap_or_default()
+    }
+
+    /// Collects the numbers for scrapers, once a second at most, however many ask.
+    fn collect_for_scrapers(&mut self, view: View<'_>, now_ms: u64) {
+        if self.scraped.is_old(now_ms) {
+            let facts = self.facts(view, now_ms);
+            self.scraped.renew(facts, now_ms);
+        }
+    }
+
     fn facts(&mut self, view: View<'_>, now_ms: u64) -> Facts {
         let mut snapshot = self.snapshot(view);
         self.memory.fill(&mut snapshot, now_ms);
         let groups = &view.provision.settings().statistics.groups;
         let groups = groups.iter().map(|group| group.name.clone()).collect();
         let bulkheads = view.provision.bulkheads().counts(view.provision.settings());
-        Facts { snapshot, measured: view.measured(), groups, bulkheads }
+        Facts { snapshot, measured: view.measured(), groups, bulkheads, vassals: Vec::new() }
     }
 
     /// Returns when it must be called next.
@@ -244,12 +258,9 @@ impl Numbers for Reporting {
         self.page.insert(Page::from(as_json(&snapshot, form_of(view)).into_bytes())).clone()
     }
 
-    /// Answers a scraper. Numbers are collected once a second at most, however many ask.
+    /// Answers a scraper.
     fn metrics(&mut self, request: &Request, view: View<'_>, now_ms: u64) -> Answer {
-        if self.scraped.is_old(now_ms) {
-            let facts = self.facts(view, now_ms);
-            self.scraped.renew(facts, now_ms);
-        }
+        self.collect_for_scrapers(view, now_ms);
         self.scraped.answer(&request.accept)
     }
 

@@ -189,6 +189,11 @@ impl Supervisor {
                 let (view, reporting) = self.view();
                 reporting.overview(view, is_stopping, now_ms).clone()
             }
+            // What an emperor shows with the numbers of others.
+            "metrics" => {
+                let (view, reporting) = self.view();
+                json!({"ok": true, "families": reporting.collected(view, now_ms)})
+            }
             "trace" => {
                 // Only root and our own user get here.
                 if let Some(reader) = self.control.channel.pid_of(client).filter(|_| question["allow"] == true) {

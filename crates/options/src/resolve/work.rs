@@ -28,9 +28,9 @@ pub const NO_SOCKET: &str = "there is no socket to serve on";
 
 /// Options of other chapters that an emperor follows, or that are harmless in it.
 const FOLLOWED: &str = "add-gid additional-gid allow-missing auto-procname autoload control-socket daemonize \
-    daemonize2 die-on-term env gid master max-fd need-app no-initgroups no-orphans pidfile pidfile2 procname \
-    procname-append procname-master procname-prefix procname-prefix-spaced safe-pidfile safe-pidfile2 strict uid \
-    umask unenv vacuum";
+    daemonize2 die-on-term env gid master max-fd metrics metrics-host need-app no-initgroups no-orphans pidfile \
+    pidfile2 procname procname-append procname-master procname-prefix procname-prefix-spaced safe-pidfile \
+    safe-pidfile2 strict uid umask unenv vacuum";
 
 /// How to name an application.
 const NAME_ONE: &str = "write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or \

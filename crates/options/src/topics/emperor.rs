@@ -2,7 +2,7 @@
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_configuration::pair::Pair;
-use bolide_contract::emperor::{Emperor, OnDemand, Place, Programs, Tyrant, VassalHooks};
+use bolide_contract::emperor::{Emperor, OnDemand, Place, Programs, Tyrant, VassalHooks, VassalLimits};
 use bolide_contract::settings::Address;
 use bolide_contract::statistics::StatisticsServer;
 
@@ -12,11 +12,16 @@ use crate::draft::Draft;
 use crate::row::{
     OptionEntry, OptionRow, Reach, SECONDS, Setting, Value, accepted, field, list, on, refused, rows, set, supported, within,
 };
+use crate::topics::attendant::key_values;
 use crate::values;
 
 const MILLISECONDS: Value = within(0, 86_400_000, "milliseconds");
 /// Vassals that start at the same time, at most.
 const MAX_STARTS: i64 = 64;
+/// The largest limits of a vassal: 1 TiB in MiB, a thousand CPUs in percent, and the kernel's most pids.
+const MAX_LIMIT_MEBIBYTES: u64 = 1_048_576;
+const MAX_LIMIT_PERCENT: u64 = 100_000;
+const MAX_LIMIT_TASKS: u64 = 4_194_304;
 
 /// The defaults, which are those of uWSGI except for the last.
 const LOOK_S: u64 = 3;
@@ -111,6 +116,17 @@ pub const ENTRIES: &[OptionEntry] = rows![
     ///          emperor-starts-max = 4
     supported("emperor-starts-max", Setting::Count(field!(EmperorDraft.starts_most))).takes(within(1, MAX_STARTS, "vassals"), "8")
         .reach(Reach::Master),
+    /// Limit what all processes of each vassal may use together. `memory` is in MiB, `cpu` in percent of one CPU, and `tasks` are
+    /// processes and threads. `name` is a pattern of the names of the vassals that the line concerns, which are all by default.
+    /// For each kind of limit the last line counts. The kernel needs control groups of version 2, and the emperor one of its
+    /// own, for which systemd needs `Delegate=yes` and `DelegateSubgroup=emperor`.
+    /// Example: emperor = /etc/uwsgi/vassals
+    ///          vassal-limits = memory=512,cpu=50,tasks=200
+    ///          vassal-limits = name=shop*.ini,memory=2048,cpu=400
+    list("vassal-limits", set!(|draft, _, pair| {
+        let limits = limits(pair)?;
+        draft.of::<EmperorDraft>().limits.push(limits);
+    })).reach(Reach::Master),
     /// Set an option of all vassals, or a placeholder (`KEY=VALUE`). A vassal's own line is stronger, for options of one value.
     /// Example: emperor = /etc/uwsgi/vassals
     ///          vassal-set = processes=2
@@ -229,6 +245,7 @@ pub struct EmperorDraft {
     on_demand: Option<OnDemand>,
     hooks: VassalHooks,
     starts_most: Option<u32>,
+    limits: Vec<VassalLimits>,
 }
 
 /// Sources of vassals that uWSGI reads with plugins, and a program that lists them.
@@ -260,6 +277,33 @@ fn set_statistics(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
     draft.diagnostics.extend(doubt);
     draft.of::<EmperorDraft>().statistics = Some((address, pair.location.clone()));
     Ok(())
+}
+
+/// `vassal-limits`: keys and values.
+fn limits(pair: &Pair) -> Result<VassalLimits, Diagnostic> {
+    let text = values::text(pair)?;
+    let wrong = |what: String| {
+        let message = format!("`{} = {text}` {what}", pair.key);
+        Diagnostic::error(Some(&pair.location), message).advise("write `vassal-limits = memory=512,cpu=50,tasks=200`")
+    };
+    let whole = |key: &str, value: &str, most: u64| match value.trim().parse::<u64>() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        _ => Err(wrong(format!("has `{key}={value}`, but not a number from 1 to {most}"))),
+    };
+    let mut limits = VassalLimits::default();
+    for (key, value) in key_values(pair, &text)? {
+        match key.as_str() {
+            "name" => limits.names = Some(value),
+            "memory" => limits.memory_bytes = Some(whole(&key, &value, MAX_LIMIT_MEBIBYTES)? << 20),
+            "cpu" => limits.cpu_percent = Some(whole(&key, &value, MAX_LIMIT_PERCENT)? as u32),
+            "tasks" => limits.tasks = Some(whole(&key, &value, MAX_LIMIT_TASKS)? as u32),
+            _ => return Err(wrong(format!("has an unknown `{key}`"))),
+        }
+    }
+    if (limits.memory_bytes, limits.cpu_percent, limits.tasks) == (None, None, None) {
+        return Err(wrong("limits nothing".to_owned()));
+    }
+    Ok(limits)
 }
 
 fn assignment(pair: &Pair) -> Result<String, Diagnostic> {
@@ -343,6 +387,7 @@ impl EmperorDraft {
                 extension => extension,
             }),
             starts_most: self.starts_most.unwrap_or(USUAL_STARTS),
+            limits: self.limits,
         })
     }
 }

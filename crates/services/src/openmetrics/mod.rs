@@ -2,19 +2,17 @@
 //! function that makes its samples. The forms of the text and the table of the documentation are made from the rows. It knows
 //! neither processes nor sockets. The master runs it.
 
+mod collected;
 mod families;
+mod of_emperor;
 mod of_exporter;
+mod pages;
 mod protobuf;
+mod source;
 mod table;
 mod text;
 
-pub use crate::family::Facts;
+pub use crate::family::{Facts, VassalFacts};
+pub use collected::{Collected, page_of_sites};
+pub use pages::page;
 pub use text::PageForm;
-
-/// Returns all families in a form.
-pub fn page(facts: &Facts, form: PageForm) -> Vec<u8> {
-    match form {
-        PageForm::Protobuf => protobuf::protobuf(facts),
-        form => text::text(facts, form).into_bytes(),
-    }
-}

@@ -4,12 +4,13 @@
 use bolide_scoreboard::coarse_histogram::COARSE_SCHEMA;
 use bolide_scoreboard::histogram::{SCHEMA, ZERO_POWER};
 
+use super::source::SampleSource;
 use super::table::families;
-use crate::family::{Facts, Family, FamilyKind, Number, seconds};
+use crate::family::{Family, FamilyKind, Number, seconds};
 use crate::protobuf::{Message, varint};
 
 /// Returns all families.
-pub fn protobuf(facts: &Facts) -> Vec<u8> {
+pub fn protobuf(source: &impl SampleSource) -> Vec<u8> {
     let mut all = Vec::with_capacity(32 * 1024);
     for family in families() {
         let mut message = Message::default();
@@ -24,9 +25,10 @@ pub fn protobuf(facts: &Facts) -> Vec<u8> {
         };
         message.number(3, kind);
         let mut has_samples = false;
-        (family.write)(facts, &mut |values, number| {
+        let label = source.label(family);
+        source.write(family, &mut |values, number| {
             has_samples = true;
-            message.message(4, &metric(family, values, number));
+            message.message(4, &metric(family, label, values, number));
         });
         if has_samples {
             varint(&mut all, message.0.len() as u64);
@@ -37,9 +39,9 @@ pub fn protobuf(facts: &Facts) -> Vec<u8> {
 }
 
 /// The message `Metric`.
-fn metric(family: &Family, values: &[&str], number: Number<'_>) -> Message {
+fn metric(family: &Family, label: Option<&str>, values: &[&str], number: Number<'_>) -> Message {
     let mut metric = Message::default();
-    for (name, value) in family.labels.iter().zip(values) {
+    for (name, value) in label.iter().chain(family.labels).zip(values) {
         let mut label = Message::default();
         label.bytes(1, name.as_bytes());
         label.bytes(2, value.as_bytes());

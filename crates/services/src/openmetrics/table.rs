@@ -1,13 +1,13 @@
 //! All families, and the table of them in the documentation. The master runs it.
 
-use super::{families as own, of_exporter};
+use super::{families as own, of_emperor, of_exporter};
 use crate::family::Family;
 #[cfg(test)]
 use crate::family::{Facts, FamilyKind};
 
 /// All families, in the order of the page: those with uwsgi-exporter's names first.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    of_exporter::families().chain(own::FAMILIES)
+    of_exporter::families().chain(own::FAMILIES).chain(of_emperor::FAMILIES)
 }
 
 /// Returns the table of the documentation.
@@ -34,6 +34,7 @@ mod tests {
     use bolide_scoreboard::meters::MAX_GROUPS;
 
     use super::*;
+    use crate::family::VassalFacts;
 
     #[test]
     fn names_are_unique_and_say_their_kind_and_helps_are_sentences() {
@@ -88,6 +89,7 @@ mod tests {
             durations.counts[3] = 1;
         }
         measured.group_durations = vec![[1; COARSE_BUCKETS]; MAX_GROUPS + 1];
+        facts.vassals = vec![VassalFacts { name: "one.ini".to_owned(), state: "serving", ..VassalFacts::default() }];
         facts.bulkheads = vec![("reports".to_owned(), BulkheadCounts::default())];
         facts.snapshot.sockets[0].protocol = "https".to_owned();
         facts.snapshot.workers[0].cores[0].work.sessions[0] = 1;

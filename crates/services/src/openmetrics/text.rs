@@ -5,8 +5,9 @@ use std::fmt::Write;
 use bolide_scoreboard::coarse_histogram::spread;
 use bolide_scoreboard::histogram::{BUCKETS, Distribution, upper_bound_s};
 
+use super::source::SampleSource;
 use super::table::families;
-use crate::family::{Facts, Family, FamilyKind, Number, seconds};
+use crate::family::{Family, FamilyKind, Number, seconds};
 
 /// The forms of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +53,14 @@ fn quality_of(accept: &str, media_type: &str) -> Option<f64> {
 }
 
 /// Returns all families in a form of the text.
-pub fn text(facts: &Facts, form: PageForm) -> String {
+pub fn text(source: &impl SampleSource, form: PageForm) -> String {
     let mut text = String::with_capacity(32 * 1024);
     for family in families() {
         let head = text.len();
         write_head(&mut text, family, form);
         let first = text.len();
-        (family.write)(facts, &mut |values, number| write_sample(&mut text, family, values, number));
+        let labels: Vec<&str> = source.label(family).into_iter().chain(family.labels.iter().copied()).collect();
+        source.write(family, &mut |values, number| write_sample(&mut text, &Series { family, labels: &labels, values }, number));
         if text.len() == first {
             // Without samples it is left out.
             text.truncate(head);
@@ -83,33 +85,40 @@ fn write_head(text: &mut String, family: &Family, form: PageForm) {
     let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
 }
 
-fn write_sample(text: &mut String, family: &Family, values: &[&str], number: Number<'_>) {
+/// A series: its family, and the values of its labels.
+struct Series<'a> {
+    family: &'a Family,
+    labels: &'a [&'a str],
+    values: &'a [&'a str],
+}
+
+fn write_sample(text: &mut String, series: &Series<'_>, number: Number<'_>) {
     match number {
-        Number::Durations(durations) => write_durations(text, family, values, durations),
+        Number::Durations(durations) => write_durations(text, series, durations),
         // The bounds of the text are bounds of both kinds of buckets.
-        Number::CoarseDurations(counts, sum_us) => write_durations(text, family, values, &spread(counts, sum_us)),
+        Number::CoarseDurations(counts, sum_us) => write_durations(text, series, &spread(counts, sum_us)),
         Number::Whole(number) => {
-            write_name(text, family, "", values, None);
+            write_name(text, series, "", None);
             let _ = writeln!(text, " {number}");
         }
         Number::Microseconds(number) => {
-            write_name(text, family, "", values, None);
+            write_name(text, series, "", None);
             let _ = writeln!(text, " {:?}", seconds(number));
         }
     }
 }
 
-fn write_durations(text: &mut String, family: &Family, values: &[&str], durations: &Distribution) {
+fn write_durations(text: &mut String, series: &Series<'_>, durations: &Distribution) {
     for bound in classic_bounds() {
-        write_name(text, family, "_bucket", values, upper_bound_s(bound).map(|bound| format!("{bound:?}")));
+        write_name(text, series, "_bucket", upper_bound_s(bound).map(|bound| format!("{bound:?}")));
         let _ = writeln!(text, " {}", durations.count_up_to(bound));
     }
     let count = durations.count();
-    write_name(text, family, "_bucket", values, Some("+Inf".to_owned()));
+    write_name(text, series, "_bucket", Some("+Inf".to_owned()));
     let _ = writeln!(text, " {count}");
-    write_name(text, family, "_sum", values, None);
+    write_name(text, series, "_sum", None);
     let _ = writeln!(text, " {:?}", seconds(durations.sum_us));
-    write_name(text, family, "_count", values, None);
+    write_name(text, series, "_count", None);
     let _ = writeln!(text, " {count}");
 }
 
@@ -122,12 +131,12 @@ fn classic_bounds() -> impl Iterator<Item = usize> {
     (0..BUCKETS).filter(is_shown)
 }
 
-fn write_name(text: &mut String, family: &Family, suffix: &str, values: &[&str], bound: Option<String>) {
-    text.push_str(family.name);
+fn write_name(text: &mut String, series: &Series<'_>, suffix: &str, bound: Option<String>) {
+    text.push_str(series.family.name);
     text.push_str(suffix);
     let bound = bound.as_deref().map(|bound| ("le", bound));
     let mut separator = '{';
-    for (label, value) in family.labels.iter().copied().zip(values.iter().copied()).chain(bound) {
+    for (label, value) in series.labels.iter().copied().zip(series.values.iter().copied()).chain(bound) {
         text.push(separator);
         separator = ',';
         let _ = write!(text, "{label}=\"");
@@ -149,6 +158,7 @@ fn write_name(text: &mut String, family: &Family, suffix: &str, values: &[&str],
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::Facts;
 
     #[test]
     fn a_scraper_gets_the_form_that_it_prefers() {

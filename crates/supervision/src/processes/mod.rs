@@ -5,6 +5,7 @@ pub mod backoff;
 pub mod channel;
 pub mod child_setup;
 pub mod confinement;
+pub mod control_groups;
 pub mod environment;
 pub mod exit_report;
 pub mod forking;

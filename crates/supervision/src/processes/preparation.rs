@@ -1,6 +1,6 @@
 //! The process of a program that [`std::process::Command`] executes, as its new program finds it: default signals, a process
-//! group, descriptors, identity and directory. Callers need no `unsafe` for it. The process that starts the program runs it,
-//! except for [`Preparation::take`], which runs in the child.
+//! group, a control group, descriptors, identity and directory. Callers need no `unsafe` for it. The process that starts the
+//! program runs it, except for [`Preparation::take`], which runs in the child.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -12,6 +12,8 @@ use crate::processes::child_setup::{self, RawIdentity, check};
 /// What a program finds. Signals always have their default actions.
 #[derive(Debug, Default)]
 pub struct Preparation {
+    /// The file by which it enters a control group (`cgroup.procs`), while it still has the rights of this process.
+    pub control_group: Option<OwnedFd>,
     /// It leads a process group: ^C at a terminal reaches only the process that has started it.
     pub leads_group: bool,
     /// Descriptors that stay open, under their numbers.
@@ -37,6 +39,11 @@ impl Preparation {
     fn take(&self) -> io::Result<()> {
         // SAFETY: plain system calls on numbers.
         unsafe {
+            if let Some(group) = &self.control_group {
+                // A `0` is the process that writes it (cgroups(7)).
+                let written = libc::write(group.as_raw_fd(), b"0".as_ptr().cast(), 1);
+                check(if written == 1 { 0 } else { -1 })?;
+            }
             if self.leads_group {
                 check(libc::setpgid(0, 0))?;
             }
