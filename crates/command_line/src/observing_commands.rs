@@ -91,6 +91,7 @@ const TOP_FLAGS: &[CommandFlag] = &[
 const TOP_EXAMPLES: &[Example] = &[
     ("bolide top", "the instance of this directory; `h` shows the keys"),
     ("bolide top --once uwsgi.ini", "lines for a file or a mail"),
+    ("bolide top emperor.ini", "all sites of an emperor, the busiest first"),
 ];
 
 const TUNE_FLAGS: &[CommandFlag] = &[

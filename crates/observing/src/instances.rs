@@ -2,12 +2,13 @@
 //! at, a pidfile, a configuration or its name, a socket or a FIFO; without a name it is the instance of this directory. It does
 //! not know commands. The command-line process runs it.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::linux::net::SocketAddrExt;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bolide_command_line::Reading;
 use bolide_configuration::instance_commands::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED};
@@ -15,7 +16,8 @@ use bolide_contract::control::Channel;
 use bolide_supervision::files::guarded_files::{self, Rights};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::text::{duration, printable};
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -25,6 +27,10 @@ use crate::masters;
 pub const ANSWER_MS: u64 = 10_000;
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
+/// Instances that are asked at the same time by [`ask_all`]. Each needs a descriptor, of which a process has 1,024.
+const MAX_ASKED_TOGETHER: usize = 200;
+/// Bytes that one read takes of an answer.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// File suffixes of configurations that the instance of a directory may have been started with.
 const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
 
@@ -112,6 +118,52 @@ pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value
     Err((EXIT_REFUSED, format!("master {pid}: {}", printable(answer["message"].as_str().unwrap_or("it refuses")))))
 }
 
+/// Asks several instances the same question at the same time, by the pids of their masters. Returns what `read` makes of each
+/// answer. Those that have no control socket here, or do not answer within `most_ms`, are missing.
+pub fn ask_all<T>(pids: &[i32], question: &Value, most_ms: u64, read: impl Fn(&Value) -> T) -> HashMap<i32, T> {
+    let mut answers = HashMap::new();
+    for together in pids.chunks(MAX_ASKED_TOGETHER) {
+        let until = Instant::now() + Duration::from_millis(most_ms);
+        let asked = |pid: &i32| {
+            let mut stream = channel_within(*pid, until.saturating_duration_since(Instant::now()))?;
+            stream.write_all(format!("{question}\n").as_bytes()).ok()?;
+            Some((*pid, stream))
+        };
+        let streams: Vec<(i32, UnixStream)> = together.iter().filter_map(asked).collect();
+        let answered = streams.into_iter().filter_map(|(pid, stream)| {
+            let answer: Value = serde_json::from_slice(&line_until(stream, until)?).ok()?;
+            (answer["ok"] != false).then(|| (pid, read(&answer)))
+        });
+        answers.extend(answered);
+    }
+    answers
+}
+
+/// Reads a line. After the end of the time it takes only what has arrived: a master may be another user's, and send single
+/// bytes for ever.
+fn line_until(mut stream: UnixStream, until: Instant) -> Option<Vec<u8>> {
+    let (mut line, mut chunk) = (Vec::new(), vec![0; CHUNK_BYTES]);
+    while (line.len() as u64) < MAX_ANSWER_BYTES {
+        let left = until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => stream.set_nonblocking(true).ok()?,
+            false => stream.set_read_timeout(Some(left)).ok()?,
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) => return None,
+            Ok(count) => line.extend_from_slice(&chunk[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // The time may have passed while this answer arrived.
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !left.is_zero() => {}
+            Err(_) => return None,
+        }
+        if line.ends_with(b"\n") {
+            return Some(line);
+        }
+    }
+    None
+}
+
 /// Why a question has no answer, with an exit status.
 pub fn no_answer(pid: i32, error: &std::io::Error) -> Refusal {
     let why = match error.kind() {
@@ -158,12 +210,22 @@ fn of_site(text: &str) -> Result<Option<Located>, Refusal> {
     only_one(running(), |identity| paths_of(identity, "configurations").any(is_it), text)
 }
 
-/// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name
-/// that looks like it.
+/// Connects to a master by its abstract socket name.
 fn channel_of(pid: i32) -> Option<UnixStream> {
+    channel_within(pid, Duration::from_millis(ANSWER_MS))
+}
+
+/// Connects like [`channel_of`], within a time: a master that is stopped accepts nothing, and its queue may be full. The peer's
+/// pid is checked, because another process may have bound a name that looks like it.
+fn channel_within(pid: i32, most: Duration) -> Option<UnixStream> {
+    let most = TimeVal::milliseconds(i64::try_from(most.as_millis()).unwrap_or(i64::MAX).max(1));
     (0..Channel::MAX_ATTEMPTS).find_map(|attempt| {
-        let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt)).ok()?;
-        let stream = UnixStream::connect_addr(&address).ok()?;
+        let address = UnixAddr::new_abstract(Channel::name_of(pid, attempt).as_bytes()).ok()?;
+        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).ok()?;
+        // The kernel limits connect(2) by this time too.
+        setsockopt(&socket, sockopt::SendTimeout, &most).ok()?;
+        connect(socket.as_raw_fd(), &address).ok()?;
+        let stream = UnixStream::from(socket);
         (peer_of(&stream)? == pid).then_some(stream)
     })
 }

@@ -1,11 +1,38 @@
-//! What the kernel tells of a process by its number: whether it is a zombie, its parent, its CPU time. It changes nothing. The
-//! master runs it, and the commands for a running instance.
+//! What the kernel tells of a process by its number: whether it is a zombie, its parent, its CPU time, its memory. It changes
+//! nothing. The master runs it, and the commands for a running instance.
 
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// A process has exited and waits for its parent to reap it.
 pub fn is_zombie(pid: Pid) -> bool {
     process_state(pid.as_raw()).is_some_and(|(state, _)| state == "Z")
+}
+
+/// What one read tells of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessNumbers {
+    /// Its parent.
+    pub parent: i32,
+    /// The clock tick of its start since the boot: with the pid, this names a process for ever.
+    pub start: u64,
+    /// The CPU time since its start, like [`cpu_ms_of`].
+    pub cpu_ms: u64,
+    /// Memory that it has, or shares with others.
+    pub resident_bytes: u64,
+}
+
+/// What one read tells of a process; `None` if there is no such process.
+pub fn numbers(pid: i32) -> Option<ProcessNumbers> {
+    let text = numbers_of(pid)?;
+    let page_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
+    // The numbers begin with field 3 (proc(5)).
+    let field = |number: usize| text.split_whitespace().nth(number - 3);
+    Some(ProcessNumbers {
+        parent: field(4)?.parse().ok()?,
+        start: field(22)?.parse().ok()?,
+        cpu_ms: cpu_ms_in(&text)?,
+        resident_bytes: field(24)?.parse::<u64>().ok()?.saturating_mul(page_bytes),
+    })
 }
 
 /// The parent of a process, as the kernel tells it; `None` if there is no such process.
@@ -86,9 +113,9 @@ fn process_state(pid: i32) -> Option<(String, i32)> {
 
 /// The fields of /proc/PID/stat from the third one on.
 fn numbers_of(pid: i32) -> Option<String> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may itself hold any character: what follows the last one is numbers (proc(5)).
-    text.rsplit_once(')').map(|(_, numbers)| numbers.to_owned())
+    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may itself hold any byte: what follows the last one is numbers (proc(5)).
+    String::from_utf8_lossy(&bytes).rsplit_once(')').map(|(_, numbers)| numbers.to_owned())
 }
 
 #[cfg(test)]
@@ -104,6 +131,9 @@ mod tests {
         let this = Pid::this().as_raw();
         assert!(thread_state(this, this as u32).is_some());
         assert_eq!(thread_state(this, 0), None);
+        let told = numbers(this).expect("read");
+        assert_eq!((told.parent, numbers(0)), (Pid::parent().as_raw(), None));
+        assert!(told.start > 0 && told.resident_bytes > 100_000 && told.cpu_ms <= cpu_ms_of(this).expect("read"));
     }
 
     #[test]

@@ -3,35 +3,14 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::top::sample::{ProcessRow, RequestRow, Sample};
+use crate::top::orders::{self, Sort};
+use crate::top::sample::{ProcessRow, RequestRow, Sample, VassalRow};
 use crate::top::threads::{MAX_UNFOLDED, ThreadRow};
 
 /// Looks whose rates are kept for the chart.
 pub const MAX_HISTORY: usize = 240;
 /// Bytes of a filter.
 const MAX_FILTER: usize = 64;
-
-bolide_contract::with_words! {
-    /// The order of the processes.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    pub enum Sort {
-        #[default]
-        Number = "number",
-        Cpu = "CPU",
-        Memory = "memory",
-        Requests = "requests/s",
-        Errors = "errors",
-        Age = "age",
-    }
-    pub fn name() -> &'static str;
-}
-
-impl Sort {
-    fn next(self) -> Sort {
-        let place = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
-        Sort::ALL[(place + 1) % Sort::ALL.len()]
-    }
-}
 
 /// A key, without the terminal that sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +35,10 @@ pub enum Action {
     Quit,
     /// The threads of another process are wanted: look again soon.
     Look,
-    /// Read the stack of the process with this pid, and call [`Model::show_stack`].
+    /// Read the stack of the process with this pid, and call [`Model::show_text`].
     ReadStack(i64),
+    /// Show the vassal with this pid.
+    Open(i64),
 }
 
 /// What lies over the tables.
@@ -66,14 +47,15 @@ pub enum Panel {
     #[default]
     None,
     Help,
-    Stack {
+    /// The stacks of a process, or why a vassal can't be shown.
+    Text {
         text: String,
         /// The first line that is shown.
         top: usize,
     },
 }
 
-/// A line of the table of processes.
+/// A line of the table of processes, or of that of vassals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Line<'a> {
     /// `is_unfolded`: its threads follow.
@@ -82,14 +64,16 @@ pub enum Line<'a> {
         is_unfolded: bool,
     },
     Thread(&'a ThreadRow),
+    Vassal(&'a VassalRow),
 }
 
 impl Line<'_> {
-    /// The pid, and the number of the thread if it is one.
+    /// The pid, and the number of the thread if it is one. A vassal without a process has a number below 0.
     fn name(&self) -> (i64, u32) {
         match self {
             Line::Process { row, .. } => (row.pid, 0),
             Line::Thread(row) => (row.pid, row.id),
+            Line::Vassal(row) => (row.id(), 0),
         }
     }
 }
@@ -97,6 +81,8 @@ impl Line<'_> {
 #[derive(Debug, Default)]
 pub struct Model {
     sample: Sample,
+    /// It was opened from an emperor, to which `q` leads back.
+    is_opened: bool,
     /// The instance does not answer: why.
     trouble: Option<String>,
     /// The time of each look, in milliseconds, and its requests per second.
@@ -112,6 +98,16 @@ pub struct Model {
 }
 
 impl Model {
+    /// A model of an emperor: the busiest vassal is first.
+    pub fn of_emperor() -> Model {
+        Model { sort: Sort::Cpu, ..Model::default() }
+    }
+
+    /// A model of a vassal, to which an emperor's screen led.
+    pub fn opened() -> Model {
+        Model { is_opened: true, ..Model::default() }
+    }
+
     /// Takes a look into the display, unless it is paused. The chart goes on.
     pub fn take(&mut self, sample: Sample) {
         self.rates.push_back((sample.now_ms, sample.requests_per_second.round() as u64));
@@ -127,6 +123,10 @@ impl Model {
             let is_there = |pid: &i64| self.sample.processes.iter().any(|row| row.pid == *pid);
             self.unfolded.retain(is_there);
         }
+    }
+
+    pub fn is_opened(&self) -> bool {
+        self.is_opened
     }
 
     /// The instance could not be asked.
@@ -157,19 +157,7 @@ impl Model {
                 || self.sample.requests.iter().any(|request| request.pid == row.pid && self.lets(request))
         };
         let mut rows: Vec<&ProcessRow> = self.sample.processes.iter().filter(shows).collect();
-        // Of two that are equal, the smaller number comes first.
-        rows.sort_by_key(|row| (!row.is_worker, row.number, row.pid));
-        match self.sort {
-            Sort::Number => {}
-            Sort::Cpu => rows.sort_by(|a, b| b.cpu_percent.total_cmp(&a.cpu_percent)),
-            Sort::Memory => rows.sort_by_key(|row| std::cmp::Reverse(row.resident_bytes)),
-            Sort::Requests => rows.sort_by(|a, b| b.requests_per_second.total_cmp(&a.requests_per_second)),
-            Sort::Errors => rows.sort_by_key(|row| std::cmp::Reverse(row.errors)),
-            Sort::Age => rows.sort_by_key(|row| std::cmp::Reverse(row.age_ms)),
-        }
-        if self.is_reversed {
-            rows.reverse();
-        }
+        orders::processes(&mut rows, self.sort, self.is_reversed);
         rows
     }
 
@@ -178,8 +166,14 @@ impl Model {
         self.sample.requests.iter().filter(|request| self.lets(request)).collect()
     }
 
-    /// The lines of the table: the processes, each followed by its threads if it is unfolded.
+    /// The lines of the table: the processes, each followed by its threads if it is unfolded, or the vassals.
     pub fn lines(&self) -> Vec<Line<'_>> {
+        if self.sample.is_of_emperor {
+            let lets = |row: &&VassalRow| self.matches(&[&row.name, &row.state, &row.pid.unwrap_or(0).to_string()]);
+            let mut rows: Vec<&VassalRow> = self.sample.vassals.iter().filter(lets).collect();
+            orders::vassals(&mut rows, self.sort, self.is_reversed);
+            return rows.into_iter().map(Line::Vassal).collect();
+        }
         let mut lines = Vec::new();
         for row in self.processes() {
             let is_unfolded = self.unfolded.contains(&row.pid);
@@ -202,8 +196,8 @@ impl Model {
         &self.unfolded
     }
 
-    pub fn show_stack(&mut self, text: String) {
-        self.panel = Panel::Stack { text, top: 0 };
+    pub fn show_text(&mut self, text: String) {
+        self.panel = Panel::Text { text, top: 0 };
     }
 
     /// Acts on a key.
@@ -232,9 +226,8 @@ impl Model {
             Key::Right | Key::Left | Key::Character('u') => return self.fold(key),
             Key::Escape => self.filter.clear(),
             Key::Enter | Key::Character('t') => {
-                if let Some(pid) = self.chosen_pid() {
-                    return Action::ReadStack(pid);
-                }
+                let action = if self.sample.is_of_emperor { Action::Open } else { Action::ReadStack };
+                return self.chosen_pid().map_or(Action::Nothing, action);
             }
             _ => {}
         }
@@ -242,7 +235,7 @@ impl Model {
     }
 
     fn press_in_panel(&mut self, key: Key) -> Action {
-        if let Panel::Stack { text, top } = &mut self.panel {
+        if let Panel::Text { text, top } = &mut self.panel {
             let last = text.lines().count().saturating_sub(1);
             match key {
                 Key::Up | Key::Character('k') => *top = top.saturating_sub(1),
@@ -279,7 +272,7 @@ impl Model {
 
     /// Shows the threads of the chosen process, or hides them.
     fn fold(&mut self, key: Key) -> Action {
-        let Some(pid) = self.chosen_pid() else { return Action::Nothing };
+        let Some(pid) = self.chosen_pid().filter(|_| !self.sample.is_of_emperor) else { return Action::Nothing };
         let is_unfolded = self.unfolded.contains(&pid);
         if is_unfolded && key != Key::Right {
             self.unfolded.remove(&pid);
@@ -306,6 +299,7 @@ impl Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::vassals;
 
     fn row(number: u64, cpu_percent: f64, resident_bytes: u64) -> ProcessRow {
         ProcessRow {
@@ -384,11 +378,11 @@ mod tests {
         assert_eq!((model.selected(), model.press(Key::Enter)), (0, Action::ReadStack(102)));
         model.press(Key::PageDown);
         assert_eq!(model.press(Key::Enter), Action::ReadStack(101));
-        model.show_stack("a\nb\nc".to_owned());
+        model.show_text("a\nb\nc".to_owned());
         for _ in 0..5 {
             model.press(Key::Down);
         }
-        assert_eq!(model.panel, Panel::Stack { text: "a\nb\nc".to_owned(), top: 2 });
+        assert_eq!(model.panel, Panel::Text { text: "a\nb\nc".to_owned(), top: 2 });
         assert_eq!((press(&mut model, "q"), model.panel), (Action::Nothing, Panel::None));
     }
 
@@ -413,6 +407,23 @@ mod tests {
         // A process that is gone is forgotten.
         model.take(Sample::default());
         assert!(model.unfolded().is_empty());
+    }
+
+    #[test]
+    fn the_vassals_of_an_emperor_are_sorted_filtered_and_opened() {
+        let mut model = Model::of_emperor();
+        model.take(vassals::tests::sample());
+        let names = |model: &Model| model.lines().iter().map(|line| line.name().0).collect::<Vec<_>>();
+        assert_eq!(names(&model), [202, 201, -2]);
+        assert_eq!((model.press(Key::Enter), model.press(Key::Right)), (Action::Open(202), Action::Nothing));
+        model.press(Key::PageDown);
+        // It has no process.
+        assert_eq!((model.selected(), model.press(Key::Enter)), (2, Action::Nothing));
+        press(&mut model, "sss");
+        assert_eq!((model.sort, names(&model), model.selected()), (Sort::Errors, vec![-2, 201, 202], 0));
+        press(&mut model, "/serving");
+        model.press(Key::Enter);
+        assert_eq!(names(&model), [201, 202]);
     }
 
     #[test]

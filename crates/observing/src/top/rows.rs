@@ -9,6 +9,7 @@ use crate::top::numbers::{self, Forms};
 use crate::top::sample::{ErrorRow, ProcessRow, RequestRow};
 use crate::top::tables::Column;
 use crate::top::threads::ThreadRow;
+use crate::top::vassals;
 
 /// A request older than this is marked, in milliseconds.
 const OLD_MS: u64 = 1000;
@@ -41,11 +42,13 @@ pub const GENERATIONS: [Column; 5] =
     [Column::number("", 100), Column::text("", 95), Column::number("", 70), Column::text("", 90), Column::text("", 80)];
 pub const ERRORS: [Column; 4] = [Column::number("", 100), Column::text("", 90), Column::number("", 80), Column::text("", 95)];
 
-/// A row of the table of processes, for a process or for one of its threads.
-pub fn line(line: &Line<'_>) -> (Vec<Forms>, Style) {
+/// A row of the table of processes, for a process or for one of its threads, or of the table of vassals. `width` is the
+/// screen's.
+pub fn line(line: &Line<'_>, width: u16) -> (Vec<Forms>, Style) {
     match line {
         Line::Process { row, is_unfolded } => process(row, *is_unfolded),
         Line::Thread(row) => thread(row),
+        Line::Vassal(row) => vassals::row(row, width),
     }
 }
 

@@ -19,6 +19,9 @@ const BUCKET_RATIO: f64 = 1.090_507_732_665_257_7;
 /// Everything that the screen shows of one look.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
+    /// It is a look at an emperor, which has vassals and nothing else.
+    pub is_of_emperor: bool,
+    pub vassals: Vec<VassalRow>,
     pub version: String,
     pub pid: i64,
     pub phase: String,
@@ -81,6 +84,34 @@ pub struct ProcessRow {
     pub busy: u64,
 }
 
+/// A vassal.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct VassalRow {
+    pub name: String,
+    /// Its place among those of the emperor.
+    pub number: u64,
+    /// `serving`, `paused` and others, as the emperor tells it.
+    pub state: String,
+    /// `None`: it does not run.
+    pub pid: Option<i64>,
+    pub age_ms: u64,
+    /// `None`: it has not answered, or only once.
+    pub requests_per_second: Option<f64>,
+    /// Of all its processes. `None`: they were seen only once, or not at all.
+    pub cpu_percent: Option<f64>,
+    pub memory_bytes: Option<u64>,
+    /// Failures in a row.
+    pub failures: u64,
+    pub reloads: u64,
+}
+
+impl VassalRow {
+    /// What names it on the screen: its pid, or a number below 0.
+    pub fn id(&self) -> i64 {
+        self.pid.unwrap_or_else(|| -1 - i64::try_from(self.number).unwrap_or(i64::MAX - 1))
+    }
+}
+
 /// A request in flight.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RequestRow {
@@ -132,6 +163,8 @@ impl Looks {
         requests.sort_by_key(|request| std::cmp::Reverse(request.age_ms));
         let threads = self.threads.rows(answer, unfolded, |pid, thread| work_of(&requests, pid, thread), passed_s);
         Sample {
+            is_of_emperor: false,
+            vassals: Vec::new(),
             version: text(&answer["version"]),
             pid: answer["pid"].as_i64().unwrap_or(0),
             phase: text(&answer["phase"]),

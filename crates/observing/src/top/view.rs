@@ -9,10 +9,12 @@ use ratatui::widgets::{Block, Borders, Clear, Paragraph, RenderDirection, Sparkl
 
 use crate::top::model::{Model, Panel};
 use crate::top::numbers::Forms;
+use crate::top::orders;
 use crate::top::plain;
 use crate::top::rows;
 use crate::top::stack;
 use crate::top::tables::{Column, broken, cut, fit, width_of, wrapped, wrapped_forms};
+use crate::top::vassals;
 
 /// Lines of the bars with their title, on a full screen and on one with room.
 const MIN_CHART_LINES: u16 = 2;
@@ -32,6 +34,9 @@ const CHART_FROM_LINES: u16 = 20;
 const GENERATION_FROM_LINES: u16 = 30;
 /// The keys, the most important first.
 const KEYS: [&str; 8] = ["q quit", "h help", "Enter stack", "u threads", "s sort", "/ filter", "p pause", "r reverse"];
+const KEYS_OF_EMPEROR: [&str; 7] = ["q quit", "h help", "Enter open", "s sort", "/ filter", "p pause", "r reverse"];
+/// The first key where the screen was opened from an emperor's.
+const BACK: &str = "q back";
 const HELP: [&str; 17] = [
     "Up Down, j k   choose a process or a thread; Page Up and Page Down by ten",
     "Right, Left, u unfold and fold its threads, with those of the application",
@@ -48,6 +53,24 @@ const HELP: [&str; 17] = [
     "body, the application, or its client; `runs` and `waits` are the state of",
     "its thread. Query values are masked. k, M and G are thousands, millions",
     "and billions of a count, and M and G are MiB and GiB of memory.",
+    "",
+    "Any key closes this.",
+];
+
+const HELP_OF_EMPEROR: [&str; 15] = [
+    "Up Down, j k   choose a vassal; Page Up and Page Down by ten",
+    "Enter, t       its workers and requests; q leads back",
+    "s              sort by the next column",
+    "r              reverse the order",
+    "/, f           filter by a text; Enter keeps the filter, Esc clears it",
+    "p, space       pause the display",
+    "q, Ctrl-C      quit",
+    "",
+    "CPU and memory are those of all processes of a vassal. Memory that several",
+    "processes share is divided among them. Rates cover the time since the last",
+    "update. `-` means that a vassal has not told its requests: it does not",
+    "answer, or is a uWSGI. k, M and G are thousands, millions and billions",
+    "of a count, and M and G are MiB and GiB of memory.",
     "",
     "Any key closes this.",
 ];
@@ -88,8 +111,14 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     frame.render_widget(Paragraph::new(foot(model, area.width)), last);
     match &model.panel {
         Panel::None => {}
-        Panel::Help => panel(frame, "help", HELP.map(str::to_owned).to_vec(), 0),
-        Panel::Stack { text, top } => panel(frame, "stack", text.lines().map(str::to_owned).collect(), *top),
+        Panel::Help => {
+            let help: &[&str] = if model.sample().is_of_emperor { &HELP_OF_EMPEROR } else { &HELP };
+            panel(frame, "help", help.iter().map(|line| (*line).to_owned()).collect(), 0);
+        }
+        Panel::Text { text, top } => {
+            let title = if model.sample().is_of_emperor { "vassal" } else { "stack" };
+            panel(frame, title, text.lines().map(str::to_owned).collect(), *top);
+        }
     }
 }
 
@@ -107,6 +136,12 @@ fn head(model: &Model, area: Rect) -> Vec<Line<'_>> {
         }
         None => sample.phase.clone(),
     };
+    if sample.is_of_emperor {
+        let phase = if model.trouble().is_some() { "had " } else { "" };
+        let summary = wrapped_forms(&vassals::summary_parts(sample, phase), width);
+        lines.extend(summary.into_iter().map(|line| Line::styled(line, bold)));
+        return lines;
+    }
     let mut title = plain::title_parts(sample, &phase);
     while wrapped(&title, width).len() > MAX_HEAD_LINES && title.len() > 1 {
         title.pop();
@@ -122,6 +157,13 @@ fn head(model: &Model, area: Rect) -> Vec<Line<'_>> {
 
 /// The parts between the head and the keys, with their heights.
 fn body(model: &Model, area: Rect, room: u16) -> Vec<(Part<'static>, u16)> {
+    if model.sample().is_of_emperor {
+        let rows = vassal_rows(model, area.width);
+        let least = if area.height >= CHART_FROM_LINES { MIN_CHART_LINES } else { 0 };
+        let height = rows.height().min(room.saturating_sub(least));
+        let chart = if least > 0 { room.saturating_sub(height).min(MAX_CHART_LINES) } else { 0 };
+        return vec![(Part::Bars, chart), (Part::Lines(rows.drawn(area.width, height)), height)];
+    }
     let (processes, requests) = (processes(model, area.width), requests(model, area.width));
     let [mut chart, mut generations, mut errors] = [0; 3];
     let others = [generation_rows(model, area.width), error_rows(model, area.width)];
@@ -222,7 +264,9 @@ fn foot(model: &Model, width: u16) -> Line<'_> {
         left = if is_room { left.saturating_sub(width_of(key) + 2) } else { 0 };
         is_room
     };
-    let keys: Vec<&str> = KEYS.iter().take_while(fits).copied().collect();
+    let keys: &[&str] = if model.sample().is_of_emperor { &KEYS_OF_EMPEROR } else { &KEYS };
+    let first = if model.is_opened() { BACK } else { keys[0] };
+    let keys: Vec<&str> = std::iter::once(&first).chain(&keys[1..]).take_while(fits).copied().collect();
     spans.push(Span::styled(keys.join("  "), Style::new().add_modifier(Modifier::DIM)));
     Line::from(spans)
 }
@@ -257,11 +301,21 @@ fn generation_rows(model: &Model, width: u16) -> Rows {
     rows
 }
 
+fn vassal_rows(model: &Model, width: u16) -> Rows {
+    let order = if model.is_reversed { ", reversed" } else { "" };
+    let lines = model.lines();
+    let title = format!("vassals by {}{order}", orders::name_for_vassals(model.sort));
+    let mut rows = Rows::of(title, &vassals::COLUMNS, lines.iter().map(|line| rows::line(line, width)).collect(), width, 0);
+    rows.chosen = (!lines.is_empty()).then(|| model.selected());
+    rows
+}
+
 fn processes(model: &Model, width: u16) -> Rows {
     let order = if model.is_reversed { ", reversed" } else { "" };
     let lines = model.lines();
     let title = format!("processes by {}{order}", model.sort.name());
-    let mut rows = Rows::of(title, &rows::PROCESSES, lines.iter().map(rows::line).collect(), width, MIN_THREAD_COLUMNS);
+    let values = lines.iter().map(|line| rows::line(line, width)).collect();
+    let mut rows = Rows::of(title, &rows::PROCESSES, values, width, MIN_THREAD_COLUMNS);
     rows.chosen = (!lines.is_empty()).then(|| model.selected());
     let said = plain::cheap(model.sample()).map(|why| broken(why, width, MAX_HEAD_LINES)).unwrap_or_default();
     rows.lines.extend(said.into_iter().map(|line| (line, Style::new().fg(Color::Cyan))));
@@ -299,7 +353,7 @@ mod tests {
     use crate::answer::{GenerationRow, ServiceCounts};
     use crate::picture;
     use crate::top::model::Key;
-    use crate::top::sample::{ErrorRow, Looks, ProcessRow, RequestRow, Sample};
+    use crate::top::sample::{ErrorRow, Looks, ProcessRow, RequestRow, Sample, VassalRow};
     use crate::top::threads::ThreadRow;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
@@ -437,7 +491,7 @@ mod tests {
         // All forms that values have: a table without limits, and one that is narrow but has every column.
         let mut known = numbers_of(&screen(&model, 400, 40));
         for (columns, rows) in [
-            (rows::PROCESSES.as_slice(), model.lines().iter().map(|line| rows::line(line).0).collect::<Vec<_>>()),
+            (rows::PROCESSES.as_slice(), model.lines().iter().map(|line| rows::line(line, 80).0).collect::<Vec<_>>()),
             (rows::REQUESTS.as_slice(), model.requests().into_iter().map(|row| rows::request(row).0).collect()),
             (rows::ERRORS.as_slice(), model.sample().errors.iter().map(|row| rows::error(row).0).collect()),
             (rows::GENERATIONS.as_slice(), model.sample().generations.iter().map(|row| rows::generation(row).0).collect()),
@@ -482,6 +536,59 @@ mod tests {
             (30, "worker pid req/s busy"),
         ] {
             assert_eq!(heads(width), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn the_screen_of_an_emperor_has_its_sums_and_its_vassals() {
+        let mut model = Model::of_emperor();
+        model.take(vassals::tests::sample());
+        let shown = screen(&model, 100, 24);
+        for part in [
+            "emperor 99: 3 vassals, 2 serving, 1 paused, 2.5 requests/s, CPU 183 %, 240 MiB, version 0.1.0\n",
+            "─ requests/s: 0 to 3 ─",
+            "─ vassals by CPU ─",
+            "vassal      state    pid         up  req/s    CPU   memory  failures  reloads\n",
+            "uwsgi.ini   serving  202        2 s      -  180 %  200 MiB         0        0\n",
+            "calm.ini    serving  201  1 min 1 s    2.5    3 %   40 MiB         0        2\n",
+            "broken.ini  paused                                                 3        0\n",
+            "q quit  h help  Enter open  s sort",
+        ] {
+            assert!(shown.contains(part), "{part}:\n{shown}");
+        }
+        model.press(Key::Character('h'));
+        assert!(screen(&model, 100, 30).contains("its workers and requests; q leads back"));
+        model.press(Key::Escape);
+        model.take_trouble("process 99 does not exist".to_owned());
+        let shown = screen(&model, 100, 24);
+        assert!(shown.starts_with("process 99 does not exist\nemperor 99: had 3 vassals, "), "{shown}");
+    }
+
+    #[test]
+    fn the_vassals_fit_every_size_of_a_terminal() {
+        let mut model = Model::of_emperor();
+        let mut sample = vassals::tests::sample();
+        let example = sample.vassals[0].clone();
+        let name = |number: u64| format!("{number}.shop.of-a-customer-with-a-long-name.example.com.ini");
+        sample.vassals = (0..300).map(|number| VassalRow { number, name: name(number), ..example.clone() }).collect();
+        for (place, row) in (0..).zip(&mut sample.vassals) {
+            row.pid = Some(4_000_000 + place);
+        }
+        model.take(sample);
+        for (width, head) in [
+            (130, "vassal state pid up req/s CPU memory failures reloads"),
+            (80, "vassal state pid up req/s CPU memory failures"),
+            (40, "vassal state req/s CPU"),
+            (30, "vassal state req/s CPU"),
+        ] {
+            let shown = screen(&model, width, 24);
+            let heads = shown.lines().find(|line| line.starts_with("vassal ")).unwrap_or_default();
+            assert_eq!(heads.split_whitespace().collect::<Vec<_>>().join(" "), head, "{width}");
+            let rows = shown.lines().filter(|line| line.contains(".shop.")).count();
+            assert!(rows > 10 && shown.contains(&format!("+{} more", 300 - rows)), "{shown}");
+        }
+        for (width, height) in [(1, 1), (1, 40), (40, 1), (3, 3), (20, 5), (300, 100)] {
+            screen(&model, width, height);
         }
     }
 
@@ -539,7 +646,7 @@ mod tests {
     #[test]
     fn every_size_of_a_terminal_is_drawn() {
         let mut model = model();
-        for panel in [Panel::None, Panel::Help, Panel::Stack { text: "worker 1\n".repeat(100), top: 95 }] {
+        for panel in [Panel::None, Panel::Help, Panel::Text { text: "worker 1\n".repeat(100), top: 95 }] {
             model.panel = panel;
             for (width, height) in [(1, 1), (1, 40), (40, 1), (3, 3), (20, 5), (80, 24), (300, 100)] {
                 screen(&model, width, height);
