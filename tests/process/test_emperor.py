@@ -8,7 +8,7 @@ import pytest
 from support.emperor import Emperor
 from support.server import program
 from support.waiting import wait_until
-from support_instance import COMMAND_SECONDS
+from support_instance import COMMAND_SECONDS, NO_INSTANCE, REFUSED
 from support_processes import children_of
 
 #: The places are looked at only at startup: later changes are those that the kernel reports.
@@ -250,6 +250,44 @@ def test_the_status_of_an_emperor_has_a_line_for_each_vassal_and_a_site_is_found
     assert (status, f"master {pid}: serving" in said) == (0, True), said
     status, said = asked(emperor, "reload", "--wait", "first-site.ini")
     assert (status, "generation 2" in said) == (0, True), said
+
+
+def test_the_name_of_a_site_leads_to_it_in_status_top_and_reload(emperor, free_port):
+    port = free_port()
+    emperor = emperor()
+    emperor.write("named-site.ini", *site(port, "one"))
+    emperor.start()
+    emperor.answer(port)
+    (pid,) = children_of(emperor.process.pid)
+    for name in ("named-site", "named-site.ini"):
+        for command in (["status"], ["top", "--once"]):
+            status, said = asked(emperor, *command, name)
+            assert (status, said.startswith(f"master {pid}: serving, generation 1, ")) == (0, True), said
+    status, said = asked(emperor, "reload", "named-site")
+    assert (status, said) == (0, f"master {pid}: reloading\n")
+    wait_until(lambda: "generation 2" in asked(emperor, "status", "named-site")[1], "the reload")
+    status, said = asked(emperor, "status", "no-such-site")
+    assert (status, "no-such-site: there is no such file" in said) == (NO_INSTANCE, True), said
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "words"),
+    [
+        ("processes = many", [], "broken-site.ini:6: error: `processes = many`: `many` is not a number"),
+        ("ini = /nonexistent.ini", [], "broken-site.ini:6: error: can't read `/nonexistent.ini`"),
+        ("module = no_such_module", ["--wait"], "there is no module 'no_such_module'"),
+    ],
+)
+def test_a_reload_of_a_site_with_a_broken_file_tells_why_and_the_site_serves_on(emperor, free_port, line, options, words):
+    port = free_port()
+    emperor = emperor()
+    emperor.write("broken-site.ini", *site(port, "one"))
+    emperor.start()
+    before = emperor.answer(port)
+    emperor.write("broken-site.ini", *site(port, "changed", line))
+    status, said = asked(emperor, "reload", *options, "broken-site")
+    assert (status, words in said) == (REFUSED, True), said
+    assert emperor.answer(port) == before
 
 
 def test_a_site_that_a_command_has_stopped_stays_so_until_its_file_changes(emperor, free_port):
