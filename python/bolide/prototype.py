@@ -86,7 +86,7 @@ class Half:
         self.settings = boot["settings"]
         application, python = self.settings["application"], self.settings["language"]["python"]
         # uWSGI has "." first in sys.path, after the directories of pythonpath.
-        sys.path[:0] = [*python["path"], "."]
+        sys.path[:0] = [*python["path"], *([] if python["is_directory_shared"] else ["."])]
         if python["no_site"]:
             sys.path += packages_of_virtualenv()
         for key, value in application["environment"]:

@@ -29,7 +29,7 @@ ALLOWED = {
     # What is opened is checked there: a file of the vassal's owner with one name, not through a link.
     "emperor/demand.rs": ["custom_flags(libc::O_NONBLOCK | links)"],
     # Where a vassal is started, which its own user must be allowed to enter.
-    "emperor/launch.rs": ["File::open(directory)", "/dev/null"],
+    "emperor/launch.rs": ["custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK)", "/dev/null"],
     "emperor/orphans.rs": ["fs::read(SOCKETS)"],
     # Directories, in which files are looked at and not opened.
     "emperor/places.rs": ["open(path, flags, Mode::empty())", "OFlag::O_DIRECTORY"],
@@ -95,7 +95,7 @@ ALLOWED = {
         "schedstat",
     ],
     "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
-    "supervision/system.rs": ["/proc/self/fd"],
+    "supervision/system.rs": ["/proc/self/fd", "/proc/{process}/status"],
     # Checks names and times, and does not read files.
     "supervision/files/fingerprint.rs": ["fs::read_dir(directory)"],
 }

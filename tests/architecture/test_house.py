@@ -71,7 +71,13 @@ ARROWS = {
         "bolide-services",
         "bolide-supervision",
     },
-    "bolide-emperor": {"bolide-contract", "bolide-log", "bolide-services", "bolide-supervision"},
+    "bolide-emperor": {
+        "bolide-configuration",
+        "bolide-contract",
+        "bolide-log",
+        "bolide-services",
+        "bolide-supervision",
+    },
     "bolide-master": {
         "bolide-command-line",
         "bolide-configuration",

@@ -100,13 +100,18 @@ def test_the_stack_stands_directly_behind_the_line_that_announces_it(stuck, path
         server.wait_for_log(f"^waits order{number}$")
     # A busy machine may itself hold up the loop for so long, elsewhere.
     here = f"in {path}_here"
-    for count in range(1, 5):
-        block(server, lambda count=count: len(stalls(server, here)) >= count, "the stall is told", path)
-    for told in stalls(server, here):
+
+    def is_behind(told):
         lines = told.splitlines()
-        assert re.match(r"(Stack|Current thread|Thread) .*\(most recent call first\)", lines[0]), told
         stack = itertools.takewhile(lambda line: line.startswith("  File "), lines[1:])
-        assert any(here in line for line in stack), told
+        is_stack = re.match(r"(Stack|Current thread|Thread) .*\(most recent call first\)", lines[0])
+        return bool(is_stack) and any(here in line for line in stack)
+
+    for count in range(1, 5):
+        block(server, lambda count=count: sum(map(is_behind, stalls(server, here))) >= count, "the stall is told", path)
+    # The stack is waited for 50 ms, in which a busy machine may not run the thread that has it.
+    late = [told for told in stalls(server, here) if not is_behind(told)]
+    assert len(late) <= 1, late
 
 
 def test_many_tasks_are_counted_and_some_are_named(stuck):

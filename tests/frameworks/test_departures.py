@@ -138,7 +138,9 @@ def test_an_error_of_the_application_is_logged_all_the_same(shop, name, how):
 
 
 def told_of(server):
-    return [line for line in server.lines if line.startswith("bolide: worker 1: ")]
+    # On a busy machine the import of a framework takes longer than 5 s, which the log says too.
+    begins = "bolide: worker 1: "
+    return [line for line in server.lines if line.startswith(begins) and "loading the application takes" not in line]
 
 
 @pytest.mark.parametrize("way", ["reset", "close"])

@@ -152,7 +152,7 @@ def test_a_process_that_has_taken_the_name_of_a_site_is_not_believed(emperor, fr
     port = free_port()
     emperor = emperor()
     # What listens there is this process, which is not the vassal.
-    emperor.write("one.ini", *site(port, "one", "control-socket = none"))
+    emperor.write("one.ini", *site(port, "one", "control-socket = off"))
     emperor.start()
     master = master_of(emperor, int(emperor.answer(port)[2]))
     with socket.socket(socket.AF_UNIX) as impostor:

@@ -168,7 +168,7 @@ def check(path):
 
 def test_unsupported_options_are_marked_with_their_replacement(validator):
     options = validator.schema["definitions"]["options"]["properties"]
-    assert "planned" in options["emperor"]["deprecationMessage"]
+    assert "planned" in options["hook-as-vassal"]["deprecationMessage"]
     assert "deprecated" not in options["harakiri"]
     assert options["harakiri"]["description"].startswith("Kill a worker")
 

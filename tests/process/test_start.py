@@ -247,10 +247,10 @@ def test_nothing_to_serve_is_an_error_that_says_what_to_write(fail, tmp_path):
 
 @pytest.mark.parametrize("strict", ["", "strict = true"])
 def test_a_planned_option_is_a_warning_with_strict_too(strict, start, tmp_path):
-    configuration = f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nemperor = /srv/vassals\n{strict}\n"
+    configuration = f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nhook-as-vassal = exec:true\n{strict}\n"
     (tmp_path / "app.ini").write_text(configuration)
     instance = start("app.ini", socket=None, module=None)
-    assert re.search(r"app\.ini:4: .*`emperor` is known, but not supported yet", instance.log)
+    assert re.search(r"app\.ini:4: .*`hook-as-vassal` is known, but not supported yet", instance.log)
 
 
 def test_an_unknown_key_is_reported_with_file_line_and_the_nearest_name(start, fail, tmp_path):

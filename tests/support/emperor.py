@@ -101,7 +101,10 @@ class Emperor:
         wait_until(refused, lambda: f"the end of the site at port {port}; the log:\n{self.log}")
 
     def processes(self):
-        return processes.of_session(self.process.pid)
+        """Returns the processes of the emperor, and of vassals of other users, which have sessions of their own."""
+        found = {process.pid: process for process in processes.of_session(self.process.pid)}
+        found.update((process.pid, process) for process in processes.of_others_with_log_below(self.directory))
+        return list(found.values())
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)

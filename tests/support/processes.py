@@ -42,6 +42,20 @@ def of_session(session):
     return [process for process in map(look, members) if process is not None and process.session == session]
 
 
+def of_others_with_log_below(directory):
+    """Returns the processes of other users whose standard error is a file below this directory, in whatever session they are."""
+    beginning = f"{directory}/"
+
+    def is_one(pid):
+        try:
+            return os.stat(f"/proc/{pid}").st_uid != os.getuid() and os.readlink(f"/proc/{pid}/fd/2").startswith(beginning)
+        except OSError:
+            return False
+
+    found = (look(int(entry)) for entry in os.listdir("/proc") if entry.isdigit() and is_one(entry))
+    return [process for process in found if process is not None]
+
+
 def session_of(pid):
     """Returns the session of a process, or None if it is gone."""
     try:

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use bolide_contract::loyalty;
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -76,13 +76,14 @@ impl HostInfo {
         let user_name = nix::unistd::User::from_uid(user).ok().flatten().map_or_else(|| user.to_string(), |found| found.name);
         let group_name = nix::unistd::Group::from_gid(group).ok().flatten().map_or_else(|| group.to_string(), |found| found.name);
         let online = online_cpus();
+        let directory = start_directory();
         let variable = |name: &str| environment.iter().find(|(key, _)| key == name).and_then(|(_, value)| value.to_str());
         HostInfo {
             environment: environment
                 .iter()
                 .filter_map(|(key, value)| Some((key.to_str()?.to_owned(), value.to_str()?.to_owned())))
                 .collect(),
-            directory: start_directory(),
+            directory: directory.clone(),
             passed_sockets: passed_sockets(variable("LISTEN_PID"), variable("LISTEN_FDS")),
             host_name: nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default(),
             program: std::env::current_exe()
@@ -98,9 +99,9 @@ impl HostInfo {
             known: KnownFiles::default(),
             python: None,
             imports: Vec::new(),
-            trust: Trust::of_vassal(variable(loyalty::COURT_VARIABLE).is_some() && user.is_root()),
+            trust: trust_of_vassal(&directory, user.as_raw(), variable),
             is_container: is_container(|name| variable(name).is_some()),
-            has_syslog: std::path::Path::new(SYSLOG_SOCKET).exists(),
+            has_syslog: Path::new(SYSLOG_SOCKET).exists(),
         }
     }
 
@@ -161,6 +162,18 @@ fn is_container(has_variable: impl Fn(&str) -> bool) -> bool {
     is_first
         && (CONTAINER_VARIABLES.into_iter().any(has_variable)
             || CONTAINER_FILES.iter().any(|file| std::path::Path::new(file).exists()))
+}
+
+/// Returns which files a vassal reads, by the variables of its emperor.
+fn trust_of_vassal<'v>(directory: &Path, user: u32, variable: impl Fn(&str) -> Option<&'v str>) -> Trust {
+    match (variable(loyalty::COURT_VARIABLE), variable(loyalty::TYRANT_VARIABLE)) {
+        (Some(_), None) if user == 0 => Trust::of_roots_vassal(),
+        (Some(court), Some(_)) => match loyalty::name_in(court) {
+            Some(name) => Trust::of_tyrants_vassal(directory.join(name), user),
+            None => Trust::default(),
+        },
+        _ => Trust::default(),
+    }
 }
 
 fn online_cpus() -> u32 {

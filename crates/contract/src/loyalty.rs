@@ -8,6 +8,15 @@ pub const VARIABLE: &str = "UWSGI_EMPEROR_FD";
 /// next emperor of this name finds them by [`name_of_vassal`], and a vassal answers its connection with a [`Greeting`].
 pub const COURT_VARIABLE: &str = "EMPEROR_OF_BOLIDE";
 
+/// The variable of a vassal that runs as the owner of its file (`emperor-tyrant`): it reads the file only if no other user may
+/// change it.
+pub const TYRANT_VARIABLE: &str = "TYRANT_OF_BOLIDE";
+
+/// Returns the name of the vassal in the value of [`COURT_VARIABLE`].
+pub fn name_in(court: &str) -> Option<&str> {
+    court.split_once(':').map(|(_, name)| name)
+}
+
 /// Returns the abstract name at which a vassal of this court waits for its next emperor.
 pub fn name_of_vassal(court: &str, pid: i32) -> String {
     format!("{}{pid}", beginning_of_names(court))
@@ -38,6 +47,10 @@ impl Greeting {
     /// Reads the line, without its end.
     pub fn of(line: &str) -> Option<Greeting> {
         let (read_s, name) = line.split_once(' ')?;
+        // Any process may take the name of a vassal, and what it says stands in the log.
+        if name.contains(char::is_control) {
+            return None;
+        }
         Some(Greeting { name: name.to_owned(), read_s: read_s.parse().ok()? })
     }
 }
@@ -109,7 +122,7 @@ mod tests {
     fn a_greeting_is_read_as_it_was_written_and_nothing_else_is() {
         let greeting = Greeting { name: "/srv/my sites/one.ini".to_owned(), read_s: 1_800_000_000 };
         assert_eq!(Greeting::of(greeting.line().trim_end()), Some(greeting));
-        for line in ["", "1", "x one.ini", "-1 one.ini", " one.ini"] {
+        for line in ["", "1", "x one.ini", "-1 one.ini", " one.ini", "1 one\r.ini", "1 \u{1b}[2Jone.ini"] {
             assert_eq!(Greeting::of(line), None, "{line}");
         }
     }

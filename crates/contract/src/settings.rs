@@ -227,6 +227,8 @@ pub struct Python {
     pub virtualenv: Option<PathBuf>,
     /// `pythonpath`, the last one first; these come before everything else in `sys.path`.
     pub path: Vec<PathBuf>,
+    /// Nothing is imported from the working directory: other users may write there.
+    pub is_directory_shared: bool,
     /// `pyargv`: the arguments after the server's name in `sys.argv`.
     pub arguments: Vec<String>,
     /// `shared-import`, then `import`: modules or files that are imported before the application.

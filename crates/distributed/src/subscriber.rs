@@ -28,6 +28,9 @@ const MESSAGE_SECONDS: u64 = 10;
 const MIN_PAUSE_MS: u64 = 100;
 const MAX_PAUSE_MS: u64 = 5_000;
 const LASTING_SECONDS: u64 = 10;
+/// Milliseconds between two looks whether the server may be tried. Another process that tries it may take its whole time limit,
+/// or find it back in a moment.
+const LOOK_MS: u64 = 250;
 /// Bytes of a message, with the name of its channel.
 const MESSAGE_BYTES: u64 = (MAX_DATA_BYTES + MAX_CHANNEL_BYTES + (64 << 10)) as u64;
 
@@ -173,7 +176,7 @@ impl Subscriber {
             }
             let mut polled = [PollFd::new(wanted.bell.as_fd(), PollFlags::POLLIN)];
             // Any outcome leads to another look.
-            let _ = poll(&mut polled, time_until(Instant::now() + left));
+            let _ = poll(&mut polled, time_until(Instant::now() + left.min(Duration::from_millis(LOOK_MS))));
             wanted.silence();
         }
     }

@@ -1,6 +1,7 @@
 //! The emperor's loop: it looks at the places, compares the files there with the processes, and does what is missing. It never
 //! waits for a vassal, and reads only single bytes of one. The emperor runs it.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
@@ -20,7 +21,7 @@ use bolide_supervision::processes::signals::{self, Signals};
 use bolide_supervision::sockets::control_socket::ControlSocket;
 use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::sockets::stats_server::StatsServer;
-use bolide_supervision::text::counted;
+use bolide_supervision::text::{counted, printable};
 use bolide_supervision::{log_sink, system};
 use nix::sys::signal::Signal;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
@@ -28,12 +29,12 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::answers;
-use crate::demand;
 use crate::hooks::Hooks;
 use crate::launch::{self, Origin};
 use crate::limits::Limits;
 use crate::orphans::{Orphan, Orphans};
 use crate::places::{self, Look, Stamp};
+use crate::roster::Roster;
 use crate::scraping::{ScrapeToken, Scraping};
 use crate::vassal::{Bond, Step, Vassal};
 use crate::watch::Watch;
@@ -47,6 +48,9 @@ const END_MS: u64 = 30_000;
 
 /// What has become of a log file.
 type Renewed = Result<(String, NewLog), String>;
+
+/// Under a tyrant, one user has one of this many parts of the starts at the same time.
+const STARTS_SHARE: usize = 4;
 
 /// What startup has made for the emperor.
 #[derive(Debug)]
@@ -72,16 +76,15 @@ pub struct Governor {
     means: Means,
     notifier: Notifier,
     watch: Watch,
-    vassals: Vec<Vassal>,
+    vassals: Roster,
     orphans: Orphans,
     hooks: Hooks,
     /// The vassals of the emperor before have said who they are.
     is_complete: bool,
-    next_id: u64,
     /// When the places are looked at even without a change.
     look_ms: u64,
     /// What was told of the last look, which is told once.
-    told: Vec<String>,
+    told: HashSet<String>,
     /// When vassals are killed that have not ended; `None` while it governs.
     ends_ms: Option<u64>,
 }
@@ -106,6 +109,8 @@ enum Token {
 impl Governor {
     pub fn new(means: Means) -> Governor {
         let notifier = Notifier::from_environment();
+        // First, because orphans may take descriptors.
+        let watch = Watch::new();
         let orphans = Orphans::find(&means.origin.court, now_ms());
         Governor {
             orphans,
@@ -113,11 +118,10 @@ impl Governor {
             is_complete: false,
             means,
             notifier,
-            watch: Watch::new(),
-            vassals: Vec::new(),
-            next_id: 1,
+            watch,
+            vassals: Roster::default(),
             look_ms: 0,
-            told: Vec::new(),
+            told: HashSet::new(),
             ends_ms: None,
         }
     }
@@ -149,7 +153,7 @@ impl Governor {
                     Token::Ended(id) => {
                         self.note_end(id, Cause::Unknown, now_ms());
                         // Its socket is free now.
-                        self.prepare_demand(now_ms());
+                        self.prepare_demand();
                     }
                     Token::Call(id) => self.note_call(id),
                     Token::Orphan(descriptor) => self.greet(descriptor, now_ms()),
@@ -210,50 +214,23 @@ impl Governor {
         self.look_ms = now.saturating_add(self.means.emperor.look_ms);
         let look = places::look(&self.means.emperor, &self.means.origin.directory);
         self.watch.renew(&look.directories);
-        self.note(&look);
-        self.prepare_demand(now);
+        self.vassals.note(&look);
+        self.prepare_demand();
         self.tell(&look);
-    }
-
-    /// Notes for each vassal what its file is now.
-    fn note(&mut self, look: &Look) {
-        let Look { found, failed, refused, .. } = look;
-        for vassal in &mut self.vassals {
-            let place = vassal.found.as_ref().map(|found| found.place);
-            // Nothing is known of a place that could not be looked at.
-            let is_unknown = place.is_some_and(|place| failed.iter().any(|(number, _)| *number == place));
-            let is_there = found.iter().any(|found| found.name == vassal.name && place.is_none_or(|place| found.place == place));
-            if !is_there && (!is_unknown || refused.iter().any(|(name, _)| *name == vassal.name)) {
-                vassal.found = None;
-            }
-        }
-        for found in found {
-            match self.vassals.iter_mut().find(|vassal| vassal.is(found)) {
-                Some(vassal) => {
-                    if vassal.found.as_ref().is_some_and(|before| before.stamp != found.stamp) {
-                        vassal.pauses.forget();
-                        vassal.is_stopped = false;
-                    }
-                    vassal.found = Some(found.clone());
-                }
-                None => {
-                    self.vassals.push(Vassal::new(self.next_id, found.name.clone(), Some(found.clone())));
-                    self.next_id += 1;
-                }
-            }
-        }
     }
 
     /// Tells what is wrong with the places, once.
     fn tell(&mut self, look: &Look) {
         let failed = look.failed.iter().map(|(place, why)| format!("{}: {why}", answers::place_of(&self.means.emperor, *place)));
-        let refused = look.refused.iter().map(|(name, why)| format!("vassal {name} is not started: {why}"));
+        let refused = look.refused.iter().map(|(name, why)| format!("vassal {} is not started: {why}", printable(name)));
         let obstacles = self
             .vassals
             .iter()
             .filter_map(|vassal| vassal.obstacle.as_ref().map(|why| format!("vassal {} is not started: {why}", vassal.name)));
-        let lines: Vec<String> = failed.chain(refused).chain(obstacles).collect();
-        lines.iter().filter(|line| !self.told.contains(line)).for_each(|line| log_sink::line(line));
+        let lines: HashSet<String> = failed.chain(refused).chain(obstacles).collect();
+        let mut new: Vec<&String> = lines.difference(&self.told).collect();
+        new.sort_unstable();
+        new.into_iter().for_each(|line| log_sink::line(line));
         self.told = lines;
     }
 
@@ -269,25 +246,37 @@ impl Governor {
         }
         self.hooks.kill_late(now);
         // One of them may be the vassal that is missing.
-        let may_start = !self.orphans.are_awaited(now);
+        let may_start = !self.orphans.are_awaited();
         if may_start && !std::mem::replace(&mut self.is_complete, true) {
-            self.prepare_demand(now);
+            self.prepare_demand();
         }
-        let mut starting = self.vassals.iter().filter(|vassal| vassal.is_starting(now)).count();
+        let most = self.means.emperor.starts_most as usize;
+        let mut starting = 0;
+        let mut of_owner: HashMap<u32, usize> = HashMap::new();
+        for vassal in self.vassals.iter().filter(|vassal| vassal.is_starting(now)) {
+            starting += 1;
+            *of_owner.entry(vassal.owner_number()).or_default() += 1;
+        }
         let is_ending = self.ends_ms.is_some();
+        let mut has_freed = false;
         for place in (0..self.vassals.len()).rev() {
             let vassal = &mut self.vassals[place];
-            if let Some(process) = &mut vassal.process {
-                process.kill_if_late("", now).iter().for_each(|line| log_sink::line(line));
-            }
+            vassal.kill_if_late(now).iter().for_each(|line| log_sink::line(line));
             match vassal.step(&self.means.emperor, is_ending, now) {
                 Step::Nothing => {}
-                Step::Start if !may_start || starting >= self.means.emperor.starts_most as usize => {}
+                Step::Start if !may_start || starting >= most => {}
                 Step::Start => {
-                    self.start(place, now);
+                    let is_of_tyrant = self.means.emperor.tyrant.is_some();
+                    let of_owner = of_owner.entry(vassal.owner_number()).or_default();
+                    // Applications of one user that take their time do not keep those of others from starting.
+                    if is_of_tyrant && *of_owner >= most.div_ceil(STARTS_SHARE) {
+                        continue;
+                    }
+                    *of_owner += 1;
                     starting += 1;
+                    self.start(place, now);
                 }
-                Step::Reload => self.reload(place, now),
+                Step::Reload => self.reload(place),
                 Step::Stop(why) => self.stop(place, why, now),
                 Step::Kill(why) => {
                     if let Some(process) = &vassal.process {
@@ -295,8 +284,15 @@ impl Governor {
                     }
                     vassal.kill();
                 }
-                Step::Forget => self.means.limits.forget(self.vassals.remove(place).id),
+                Step::Forget => {
+                    self.means.limits.forget(self.vassals.remove(place).id);
+                    has_freed = true;
+                }
             }
+        }
+        if has_freed && !is_ending {
+            // Another vassal may want its socket.
+            self.prepare_demand();
         }
     }
 
@@ -346,7 +342,7 @@ impl Governor {
         }
     }
 
-    fn reload(&mut self, place: usize, now: u64) {
+    fn reload(&mut self, place: usize) {
         let vassal = &mut self.vassals[place];
         let (Some(found), Some(process)) = (&vassal.found, &mut vassal.process) else { return };
         process.record.stamp = found.stamp;
@@ -354,7 +350,7 @@ impl Governor {
         order(process, EmperorOrder::Reload);
         vassal.times.respawns += 1;
         vassal.times.last_run_s = system::seconds_since_1970();
-        (process.record.is_ready, process.record.is_accepting, process.record.started_ms) = (false, false, now);
+        (process.record.is_ready, process.record.is_accepting) = (false, false);
     }
 
     fn stop(&mut self, place: usize, why: &str, now: u64) {
@@ -373,7 +369,7 @@ impl Governor {
 
     /// Reads what a vassal reports. The end of its socket is that of the vassal, which the kernel reports too.
     fn read_reports(&mut self, id: u64, now: u64) {
-        let Some(vassal) = self.vassals.iter_mut().find(|vassal| vassal.id == id) else { return };
+        let Some(vassal) = self.vassals.by_id(id) else { return };
         let Some(link) = vassal.process.as_mut().and_then(|process| process.record.link.as_mut()) else { return };
         let mut bytes = [0; MAX_REPORTS_TURN];
         let count = match link.read(&mut bytes) {
@@ -413,39 +409,21 @@ impl Governor {
     fn note_end(&mut self, id: u64, cause: Cause, now: u64) {
         // Its last reports say why it has ended.
         self.read_reports(id, now);
-        let Some(vassal) = self.vassals.iter_mut().find(|vassal| vassal.id == id) else { return };
+        let Some(vassal) = self.vassals.by_id(id) else { return };
         let Some(process) = vassal.process.take() else { return };
         note_end(vassal, process.ended(cause, now), &self.means.emperor, now);
         self.hooks.ended(&self.means.emperor.hooks, &vassal.name, now);
     }
 
-    /// Listens for the first connection of vassals that start on demand. One whose address is another by now ends first.
-    fn prepare_demand(&mut self, now: u64) {
-        let Some(on_demand) = self.means.emperor.on_demand.as_ref().filter(|_| !self.orphans.are_awaited(now)) else { return };
-        // One that the emperor before has left has its socket, until it ends.
-        let is_left = |vassal: &Vassal| vassal.process.as_ref().is_some_and(|process| process.record.handle.is_some());
-        for vassal in self.vassals.iter_mut().filter(|vassal| !is_left(vassal)) {
-            let Some(found) = &vassal.found else { continue };
-            let directory = launch::directory_of(&self.means.emperor, &self.means.origin, found);
-            let prepared =
-                demand::address_of(on_demand, found, directory).map_err(|error| error.to_string()).and_then(|address| {
-                    if vassal.demand.as_ref().map(|demand| &demand.address) == address.as_ref() {
-                        return Ok(());
-                    }
-                    vassal.demand = None;
-                    vassal.leaves_mode = vassal.process.is_some();
-                    let Some(address) = address else { return Ok(()) };
-                    let identity = launch::identity_of(found.owner).map_err(|error| error.to_string())?;
-                    vassal.demand = Some(demand::listen(&address, identity.as_ref())?);
-                    log_sink::line(&format!("vassal {} waits for its first connection at {address}", vassal.name));
-                    Ok(())
-                });
-            vassal.obstacle = prepared.err();
+    /// Listens for vassals that start on demand, when it is known which the emperor before has left.
+    fn prepare_demand(&mut self) {
+        if !self.orphans.are_awaited() {
+            self.vassals.prepare_demand(&self.means.emperor, &self.means.origin);
         }
     }
 
     fn note_call(&mut self, id: u64) {
-        let Some(vassal) = self.vassals.iter_mut().find(|vassal| vassal.id == id) else { return };
+        let Some(vassal) = self.vassals.by_id(id) else { return };
         if let Some(demand) = &mut vassal.demand {
             demand.is_called = true;
         }
@@ -459,17 +437,15 @@ impl Governor {
         let own = nix::unistd::geteuid().as_raw();
         let place = match self.vassals.iter().position(|vassal| vassal.name == name && vassal.process.is_none()) {
             Some(place) => place,
-            None => {
-                self.vassals.push(Vassal::new(self.next_id, name.clone(), None));
-                self.next_id += 1;
-                self.vassals.len() - 1
-            }
+            None => self.vassals.add(name.clone(), None),
         };
         let vassal = &mut self.vassals[place];
         let owner = vassal.found.as_ref().and_then(|found| found.owner);
         let expected = owner.map_or(own, |owner| owner.user);
         let handle = system::process_descriptor(Pid::from_raw(pid));
-        if user != expected || handle.is_err() {
+        // A process that has listened may have ended, and its pid may be another's since then.
+        let is_its = handle.is_ok() && system::is_of_user(Pid::from_raw(pid), expected);
+        if user != expected || !is_its {
             // It ends, if it is one. A name alone makes none of another user's processes a vassal.
             log_sink::line(&format!(
                 "process {pid} of user {user} is not taken over as vassal {name}, which is of user {expected}"
@@ -506,7 +482,7 @@ impl Governor {
         while let Some(number) = self.means.signals.next() {
             match Signal::try_from(number) {
                 Ok(Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) => self.end(&signals::name(number), now),
-                Ok(Signal::SIGHUP) => self.reload_all("SIGHUP", now),
+                Ok(Signal::SIGHUP) => self.reload_all("SIGHUP"),
                 Ok(Signal::SIGUSR1) => answers::lines(&self.vassals, now).iter().for_each(|line| log_sink::line(line)),
                 Ok(Signal::SIGURG) => self.vassals.iter_mut().for_each(|vassal| vassal.pauses.forget()),
                 Ok(Signal::SIGCHLD | Signal::SIGWINCH | Signal::SIGPIPE) => {}
@@ -527,15 +503,15 @@ impl Governor {
         self.notifier.stopping(END_MS);
     }
 
-    fn reload_all(&mut self, by: &str, now: u64) {
+    fn reload_all(&mut self, by: &str) {
         if self.means.logs.reopens_at_reload() {
             // A failure is logged, and does not prevent the reload.
             let _ = self.take_new(self.means.logs.reopen_all(), "log-reopen");
         }
         let places: Vec<usize> = (0..self.vassals.len()).filter(|place| self.vassals[*place].process.is_some()).collect();
         log_sink::line(&format!("reload ({by}): {}", counted(places.len() as u64, "vassal")));
-        places.into_iter().for_each(|place| self.reload(place, now));
-        for vassal in &mut self.vassals {
+        places.into_iter().for_each(|place| self.reload(place));
+        for vassal in self.vassals.iter_mut() {
             vassal.pauses.forget();
             vassal.is_stopped = false;
         }
@@ -553,7 +529,7 @@ impl Governor {
             "log-reopen" => self.renew_logs(Logs::reopen_all, "opening its log files again"),
             "log-rotate" => self.renew_logs(Logs::rotate_all, "moving its log files aside and starting new ones"),
             "reload" => {
-                self.reload_all("the control socket", now);
+                self.reload_all("the control socket");
                 done("reloading all vassals")
             }
             asked => json!({"ok": false, "message": format!("an emperor does not do `{asked}`: ask a vassal")}),
@@ -612,24 +588,12 @@ impl Governor {
     }
 }
 
-fn done(what: &str) -> Value {
-    json!({"ok": true, "message": what})
-}
-
 /// Sends an order. A vassal that does not read it is noticed when it does not end or send heartbeats.
 fn order(process: &mut AuxiliaryProcess<Bond>, order: EmperorOrder) {
     if let Some(link) = &mut process.record.link {
         let link: &mut UnixStream = link;
         let _ = link.write(&[order.byte()]);
     }
-}
-
-/// Sends the new file of the log. A vassal that does not read it writes to the old one.
-fn send_log(link: &UnixStream, new: &NewLog) {
-    let byte = [EmperorOrder::TakeLog.byte()];
-    let descriptors = [new.file.as_raw_fd()];
-    let rights = [ControlMessage::ScmRights(&descriptors)];
-    let _ = sendmsg::<()>(link.as_raw_fd(), &[IoSlice::new(&byte)], &rights, MsgFlags::MSG_NOSIGNAL, None);
 }
 
 /// Handles the end of a vassal's process.
@@ -659,4 +623,16 @@ fn note_end(vassal: &mut Vassal, ended: EndedAuxiliary<Bond>, emperor: &Emperor,
         let pause = backoff::in_words(pause_ms);
         log_sink::line(&format!("{}{served}: starting it again {pause}", ended.words()));
     }
+}
+
+fn done(what: &str) -> Value {
+    json!({"ok": true, "message": what})
+}
+
+/// Sends the new file of the log. A vassal that does not read it writes to the old one.
+fn send_log(link: &UnixStream, new: &NewLog) {
+    let byte = [EmperorOrder::TakeLog.byte()];
+    let descriptors = [new.file.as_raw_fd()];
+    let rights = [ControlMessage::ScmRights(&descriptors)];
+    let _ = sendmsg::<()>(link.as_raw_fd(), &[IoSlice::new(&byte)], &rights, MsgFlags::MSG_NOSIGNAL, None);
 }

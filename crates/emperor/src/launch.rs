@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -18,7 +19,7 @@ use bolide_supervision::processes::environment;
 use bolide_supervision::processes::forking::Forked;
 use bolide_supervision::processes::preparation::Preparation;
 use bolide_supervision::system;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, User};
 
 use crate::demand::Demand;
 use crate::names;
@@ -30,6 +31,13 @@ const FIRST_PASSED: RawFd = 3;
 /// A variable of the emperor whose name begins so is one of its vassals, without this part. As in uWSGI.
 const OF_VASSALS: &str = "UWSGI_VASSAL_";
 const OF_UWSGI: &str = "UWSGI_";
+/// Variables of the emperor that a vassal of another user has too, and the beginnings of others.
+const PUBLIC: [&str; 4] = ["PATH", "LANG", "LANGUAGE", "TZ"];
+const PUBLIC_PREFIXES: [&str; 4] = ["LC_", "PYTHON", "BOLIDE_", OF_UWSGI];
+
+fn is_public(name: &str) -> bool {
+    PUBLIC.contains(&name) || PUBLIC_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
 
 /// As for all hooks.
 pub const SHELL: &str = "/bin/sh";
@@ -68,7 +76,7 @@ pub fn vassal(
         let words: Vec<OsString> = program.into_iter().chain(words(emperor, found)).collect();
         let passed = demand.map(|demand| Passed { socket: &demand.socket, as_activation: is_ours });
         let mut command = hooked(&emperor.hooks, &found.name, passed.as_ref(), &words);
-        prepare_environment(&mut command, origin);
+        prepare_environment(&mut command, origin, found.owner);
         command.env("UWSGI_VASSALS_DIR", directory);
         command.env(loyalty::COURT_VARIABLE, format!("{}:{}", origin.court, found.name));
         match spawn(command, far.as_fd(), passed.as_ref(), group, identity.as_ref(), directory) {
@@ -98,7 +106,8 @@ pub fn check(
     let before = origin.command.iter().cloned().chain(command.iter().map(OsString::from));
     let words: Vec<OsString> = before.chain(words(emperor, found)).collect();
     let mut command = hooked(&VassalHooks::default(), &found.name, None, &words);
-    prepare_environment(&mut command, origin);
+    prepare_environment(&mut command, origin, found.owner);
+    command.env(loyalty::COURT_VARIABLE, format!("{}:{}", origin.court, found.name));
     command.stdout(Stdio::piped());
     // It reads its configuration as a vassal does, but reports nothing to an emperor.
     let (_near, far) = UnixStream::pair()?;
@@ -201,10 +210,11 @@ fn spawn(
     let preparation = Preparation {
         control_group,
         leads_group: true,
+        leads_session: identity.is_some(),
         kept: vec![far],
         passed: activation,
         identity: identity.map(RawIdentity::of),
-        directory: Some(copied_above(File::open(directory)?.as_fd(), MAX_PASSED)?),
+        directory: Some(copied_above(directory_at(directory)?.as_fd(), MAX_PASSED)?),
     };
     preparation.of(&mut command);
     // The lowest free number is in use now: it is not that of the descriptor by which a failed exec is reported.
@@ -212,9 +222,26 @@ fn spawn(
     command.spawn()
 }
 
-/// A vassal has the environment of its emperor. Its service manager is not that of the vassal.
-fn prepare_environment(command: &mut Command, origin: &Origin) {
+/// Opens a directory, and nothing that has taken its place.
+fn directory_at(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK).open(path)
+}
+
+/// A vassal has the environment of its emperor. Its service manager is not that of the vassal. One of another user does
+/// not get all of it: the environment of a service may have passwords.
+fn prepare_environment(command: &mut Command, origin: &Origin, owner: Option<Owner>) {
+    if let Some(owner) = owner {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| !is_public(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
+        if let Ok(Some(user)) = User::from_uid(owner.user.into()) {
+            command.env("HOME", user.dir).env("USER", &user.name).env("LOGNAME", &user.name);
+        }
+    }
     environment::give(command, &origin.application);
+    if owner.is_some() {
+        command.env(loyalty::TYRANT_VARIABLE, "1");
+    }
     command.env_remove("UWSGI_RELOADS");
     for (name, value) in std::env::vars_os() {
         let Some(own) = name.to_str().and_then(|name| name.strip_prefix(OF_VASSALS)) else { continue };

@@ -15,6 +15,7 @@ mod names;
 mod orphans;
 mod peers;
 mod places;
+mod roster;
 mod scraping;
 mod vassal;
 mod watch;

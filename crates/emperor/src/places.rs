@@ -1,10 +1,12 @@
 //! Looks at the places where vassals are, and says which files there are configurations, whose they are, and in which state. It
 //! does not open files: nothing of a user's is read here. The emperor runs it.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
+use bolide_configuration::trust;
 use bolide_contract::emperor::{Emperor, Place, Tyrant};
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
@@ -12,7 +14,10 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstatat};
 use crate::names;
 
 /// Entries of a directory, or matches of a pattern, that a look visits, at most.
-const MAX_ENTRIES: usize = 10_000;
+const MAX_ENTRIES: usize = 100_000;
+/// Vassals in a place, at most, and those of one user under a tyrant: no user can use up the place of the others.
+const MAX_VASSALS: usize = 10_000;
+const MAX_VASSALS_OF_USER: usize = 1000;
 /// The write permissions of a file's group and of others (inode(7)).
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -76,10 +81,16 @@ pub struct Look {
     pub found: Vec<Found>,
     /// Files that may not become vassals: the name, and the reason.
     pub refused: Vec<(String, String)>,
+    /// Of these, the names and places of those that go on if they run: their directory is to blame, and not their file.
+    pub kept: HashSet<(String, usize)>,
     /// Places that could not be looked at: their vassals stay as they are.
     pub failed: Vec<(usize, String)>,
     /// Directories to watch for changes.
     pub directories: Vec<PathBuf>,
+    /// How many vassals a place has, of each owner.
+    counts: HashMap<(usize, Option<u32>), usize>,
+    /// Where a user other than root and this one may change what is in a directory.
+    ways: HashMap<(PathBuf, u32), Option<PathBuf>>,
 }
 
 /// Looks at all places. `directory` is the one that the emperor was started in, where patterns begin.
@@ -99,6 +110,14 @@ pub fn look(emperor: &Emperor, directory: &Path) -> Look {
     look
 }
 
+impl Look {
+    /// Returns where a user other than root and this one may change what is in a directory. It is found once a look.
+    fn foreign_place(&mut self, directory: &Path, user: u32) -> Option<PathBuf> {
+        let key = (directory.to_owned(), user);
+        self.ways.entry(key).or_insert_with(|| trust::foreign_directory_of(directory, user)).clone()
+    }
+}
+
 fn look_at_directory(emperor: &Emperor, number: usize, path: &Path, look: &mut Look) -> io::Result<()> {
     // Everything is looked at in the directory that was opened: one that takes its place in the meantime has no effect.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
@@ -113,7 +132,8 @@ fn look_at_directory(emperor: &Emperor, number: usize, path: &Path, look: &mut L
         let entry = entry?;
         let Ok(name) = entry.file_name().to_str() else { continue };
         if names::option_of(name, &emperor.extensions).is_some() {
-            note(emperor, number, name.to_owned(), opened.as_fd(), Path::new(name), look);
+            let at = Entry { directory: opened.as_fd(), path, file: Path::new(name) };
+            note(emperor, number, name.to_owned(), &at, look);
         }
     }
     Ok(())
@@ -138,7 +158,8 @@ fn look_at_pattern(emperor: &Emperor, number: usize, pattern: &str, directory: &
         let Some(name) = shown.to_str().filter(|name| names::option_of(name, &emperor.extensions).is_some()) else { continue };
         let (Some(parent), Some(file)) = (path.parent(), path.file_name()) else { continue };
         let Ok(opened) = open(parent, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()) else { continue };
-        note(emperor, number, name.to_owned(), opened.as_fd(), Path::new(file), look);
+        let at = Entry { directory: opened.as_fd(), path: parent, file: Path::new(file) };
+        note(emperor, number, name.to_owned(), &at, look);
     }
     Ok(())
 }
@@ -159,8 +180,16 @@ fn directories_of(pattern: &str) -> Result<Vec<PathBuf>, glob::PatternError> {
     Ok(found)
 }
 
+/// A file in a directory that is open.
+struct Entry<'a> {
+    directory: BorrowedFd<'a>,
+    path: &'a Path,
+    file: &'a Path,
+}
+
 /// Notes a file, or why it may not become a vassal. One that is gone by now, or that is not a file, is passed over.
-fn note(emperor: &Emperor, place: usize, name: String, directory: BorrowedFd<'_>, file: &Path, look: &mut Look) {
+fn note(emperor: &Emperor, place: usize, name: String, at: &Entry<'_>, look: &mut Look) {
+    let Entry { directory, path, file } = *at;
     let Ok(link) = fstatat(directory, file, AtFlags::AT_SYMLINK_NOFOLLOW) else { return };
     let is_link = kind(&link) == SFlag::S_IFLNK;
     let target = if is_link { fstatat(directory, file, AtFlags::empty()) } else { Ok(link) };
@@ -175,21 +204,45 @@ fn note(emperor: &Emperor, place: usize, name: String, directory: BorrowedFd<'_>
         Some(Ok(owner)) => Some(owner),
         Some(Err(why)) => return look.refused.push((name, why)),
     };
+    if name.starts_with('-') || name.contains(char::is_control) {
+        // A hook would take it for an option, and the log for a line.
+        return look.refused.push((name, "its name begins with `-`, or has control characters: rename it".to_owned()));
+    }
+    if let Some(owner) = owner
+        && let Some(open) = look.foreign_place(path, owner.user)
+    {
+        let why = format!(
+            "a user other than its owner may change {}: `chmod go-w` it, or `chmod +t` a directory that users share",
+            open.display()
+        );
+        look.kept.insert((name.clone(), place));
+        return look.refused.push((name, why));
+    }
+    let count = look.counts.entry((place, owner.map(|owner| owner.user))).or_default();
+    *count += 1;
+    let most = if owner.is_some() { MAX_VASSALS_OF_USER } else { MAX_VASSALS };
+    if *count > most {
+        if *count == most + 1 {
+            let whose = owner.map(|owner| format!(" of the user {}", owner.user)).unwrap_or_default();
+            look.refused.push((name, format!("there are more than {most} vassals{whose}")));
+        }
+        return;
+    }
     look.found.push(Found { name, place, stamp: stamp_of(&counts, &link), owner });
 }
 
 /// Whom a vassal runs as under a tyrant.
 fn owner_of(tyrant: Tyrant, link: &FileStat) -> Result<Owner, String> {
     let owner = Owner { user: link.st_uid, group: link.st_gid };
-    if kind(link) == SFlag::S_IFLNK {
+    if link.st_nlink != 1 {
+        return Err("it has several names (hard links), so its owner may not have put it there".to_owned());
+    } else if kind(link) == SFlag::S_IFLNK {
         if !tyrant.owns_by_link {
             return Err(
                 "it is a link: write a file, or set `emperor-tyrant-nofollow` for vassals that run as the owners of links"
                     .to_owned(),
             );
         }
-    } else if link.st_nlink != 1 {
-        return Err("it has several names (hard links), so its owner may not have put it there".to_owned());
     } else if link.st_mode & OTHERS_WRITE != 0 {
         return Err("its group or others may write it: `chmod go-w` it".to_owned());
     }

@@ -112,6 +112,11 @@ impl Vassal {
         self.name == found.name && self.found.as_ref().is_none_or(is_of_place)
     }
 
+    /// The user that it runs as under a tyrant, and otherwise 0.
+    pub fn owner_number(&self) -> u32 {
+        self.found.as_ref().and_then(|found| found.owner).map_or(0, |owner| owner.user)
+    }
+
     /// Whether it is starting, so that others wait for it.
     pub fn is_starting(&self, now_ms: u64) -> bool {
         let is_young = |bond: &Bond| !bond.is_accepting && now_ms < bond.started_ms.saturating_add(START_MS);
@@ -175,12 +180,22 @@ impl Vassal {
         self.process.as_ref()?.record.link.as_ref()
     }
 
-    /// Kills its process. The pid of one that is not our child may be another's by now, which its handle knows.
+    /// Kills its process.
     pub fn kill(&mut self) {
-        let Some(process) = &mut self.process else { return };
-        if process.record.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok()) {
+        if let Some(process) = self.own_process() {
             process.kill();
         }
+    }
+
+    /// Kills its process if that was told to end and has not. Returns the line for the log.
+    pub fn kill_if_late(&mut self, now_ms: u64) -> Option<String> {
+        self.own_process()?.kill_if_late("", now_ms)
+    }
+
+    /// Returns its process. The pid of one that is not our child may be another's by now, which its handle knows.
+    fn own_process(&mut self) -> Option<&mut AuxiliaryProcess<Bond>> {
+        let lives = |handle: &OwnedFd| system::signal_process(handle, 0).is_ok();
+        self.process.as_mut().filter(|process| process.record.handle.as_ref().is_none_or(lives))
     }
 
     /// Notes a report of its process. Returns whether it serves for the first time after failures.

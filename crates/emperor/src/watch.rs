@@ -40,7 +40,8 @@ impl Watch {
     /// Watches these directories from now on, and no others.
     pub fn renew(&mut self, directories: &[PathBuf]) {
         let Some(inotify) = &self.inotify else { return };
-        let is_gone = |path: &PathBuf| !directories.contains(path);
+        // They are in order.
+        let is_gone = |path: &PathBuf| directories.binary_search(path).is_err();
         let gone: Vec<PathBuf> = self.watched.keys().filter(|path| is_gone(path)).cloned().collect();
         for path in gone {
             if let Some(watch) = self.watched.remove(&path) {

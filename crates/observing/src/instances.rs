@@ -25,6 +25,9 @@ use crate::masters;
 
 /// Time limit for an answer that does not wait for an event, in milliseconds.
 pub const ANSWER_MS: u64 = 10_000;
+/// Time limit for the answers of all instances that say who they are, in milliseconds: each command by a name waits for one that
+/// is stopped.
+const IDENTITY_MS: u64 = 5000;
 /// Maximum size of an answer, in bytes.
 const MAX_ANSWER_BYTES: u64 = 4 * 1024 * 1024;
 /// Instances that are asked at the same time by [`ask_all`]. Each needs a descriptor, of which a process has 1,024.
@@ -339,11 +342,9 @@ fn running() -> Vec<(i32, Value)> {
         .collect();
     pids.sort_unstable();
     pids.dedup();
-    let identity = |pid: i32| {
-        let answer = converse(channel_of(pid)?, &json!({"ask": "identity"}), Some(ANSWER_MS)).ok()?;
-        (answer["ok"] == true).then_some((pid, answer))
-    };
-    pids.into_iter().filter_map(identity).collect()
+    // All at the same time: one that is stopped does not hold up the others.
+    let mut identities = ask_all(&pids, &json!({"ask": "identity"}), IDENTITY_MS, Value::clone);
+    pids.into_iter().filter_map(|pid| Some((pid, identities.remove(&pid)?))).collect()
 }
 
 /// Sends a question and returns the answer. `most_ms` limits the wait for it, in milliseconds.

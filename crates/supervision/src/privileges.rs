@@ -1,12 +1,13 @@
 //! User and groups of prototypes and workers: it resolves the names of the configuration to numbers before any fork, because
-//! names can't be looked up between fork and exec. It does not change identities: `child_setup` does so in the child, and
-//! `confinement` for the master. The master runs it, at startup.
+//! names can't be looked up between fork and exec. `child_setup` changes identities in the child, and `confinement` that of the
+//! master. Only the emperor acts as another user for a moment. The master runs it, at startup, and the emperor.
 
 use std::ffi::CString;
+use std::io;
 
 use bolide_contract::confinement::Confinement;
 use bolide_contract::settings::Identity;
-use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups};
+use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgroups, setegid, seteuid, setgroups};
 
 use crate::error::StartError;
 
@@ -118,6 +119,32 @@ pub fn of_numbers(user: u32, group: u32) -> Result<Privileges, StartError> {
         None => vec![gid],
     };
     Ok(Privileges { uid, gid, groups })
+}
+
+/// Acts with the user, the group and all groups of another user, and with none of root's rights. The kernel sees that user: what
+/// is made belongs to it, and a client finds it at the other end of a socket that listens since then. The process must have one
+/// thread.
+///
+/// # Errors
+/// The identity can't be assumed, or that of `act`.
+pub fn acting_as<T>(user: &Privileges, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// A process that can't become itself again has no rights to go on with.
+    struct Restore(Uid, Gid, Vec<Gid>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let Restore(uid, gid, groups) = self;
+            let restored = seteuid(*uid).and_then(|()| setegid(*gid)).and_then(|()| setgroups(groups));
+            if let Err(error) = restored {
+                crate::log_sink::line(&format!("the rights of the emperor can't be taken back: {error}"));
+                std::process::abort();
+            }
+        }
+    }
+    let _restore = Restore(geteuid(), getegid(), getgroups()?);
+    setgroups(&user.groups)?;
+    setegid(user.gid)?;
+    seteuid(user.uid)?;
+    act()
 }
 
 /// The warning if the application is about to run as root; `None` if it is not.

@@ -86,6 +86,13 @@ pub fn set_groups_of_thread(groups: &[nix::unistd::Gid]) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Returns whether all user identifiers of a process are this one (proc_pid_status(5)).
+pub fn is_of_user(process: Pid, user: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.is_some_and(|line| line.split_whitespace().all(|number| number.parse() == Ok(user)))
+}
+
 /// Sends a signal to one thread of a process. The master calls it.
 ///
 /// # Errors

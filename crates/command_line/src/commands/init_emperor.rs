@@ -96,8 +96,8 @@ fn unit(directory: &Path, program: &Path) -> String {
         RestartSec=1\n\
         OOMPolicy=continue\n\
         # For `vassal-limits`. systemd knows the second line since version 254.\n\
-        Delegate=yes\n\
-        DelegateSubgroup=emperor\n\
+        #Delegate=yes\n\
+        #DelegateSubgroup=emperor\n\
         LimitNOFILE=65536\n\
         \n\
         [Install]\n\

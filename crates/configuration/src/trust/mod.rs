@@ -51,15 +51,31 @@ pub struct Trust {
     /// Files that any user other than root may change are not read: this is a vassal of root's emperor, and its file may be any
     /// user's.
     reads_as_root: bool,
+    /// A file that is not read if another user may change it, and whose it is: this is a tyrant's vassal, and no other user
+    /// may choose what it does.
+    own: Option<(PathBuf, u32)>,
     used: RefCell<Vec<PathBuf>>,
     refused: RefCell<Option<WeakPoint>>,
     served: OnceCell<Option<Writer>>,
 }
 
 impl Trust {
-    /// The trust of an instance. `is_roots`: it is a vassal of root's emperor, and reads with root's rights.
-    pub fn of_vassal(is_roots: bool) -> Trust {
-        Trust { reads_as_root: is_roots, ..Trust::default() }
+    /// The trust of a vassal of root's emperor, which reads with root's rights.
+    pub fn of_roots_vassal() -> Trust {
+        Trust { reads_as_root: true, ..Trust::default() }
+    }
+
+    /// The trust of a tyrant's vassal, with its file and its user.
+    pub fn of_tyrants_vassal(file: PathBuf, user: u32) -> Trust {
+        Trust { own: Some((file, user)), ..Trust::default() }
+    }
+
+    /// Returns whether others than root and the user of a tyrant's vassal may make files in a directory, of which it imports
+    /// nothing then.
+    pub fn is_shared(&self, directory: &Path) -> bool {
+        let Some((_, user)) = &self.own else { return false };
+        let may_fill = |found: &Metadata| may_others_write(directory, found, *user);
+        foreign_directory_of(directory, *user).is_some() || directory.metadata().is_ok_and(|found| may_fill(&found))
     }
 
     /// Notes a file to be read, or a program to be run, for the configuration.
@@ -96,6 +112,14 @@ impl Trust {
             let message = format!("{} is not read with root's rights: another user may change {what}", path.display());
             let advice = "give it and the directories above it to root alone (`chown root`, `chmod go-w`), or set \
                 `emperor-tyrant` or `uid` for the emperor";
+            return Err(Diagnostic::error(Some(location), message).advise(advice));
+        }
+        if let Some((_, user)) = self.own.as_ref().filter(|(own, _)| own == path)
+            && let Some(open) = foreign_place_of(path, *user)
+        {
+            let what = if open == path { "it".to_owned() } else { open.display().to_string() };
+            let message = format!("{} is not read: a user other than its owner may change {what}", path.display());
+            let advice = "`chmod go-w` it and the directories above it, or `chmod +t` a directory that users share";
             return Err(Diagnostic::error(Some(location), message).advise(advice));
         }
         let Some(found) = self.distrusted.as_ref().and_then(|writer| search(writer, path)) else { return Ok(()) };
@@ -307,21 +331,51 @@ impl Writer {
 
 /// Returns the first place on the way to a file where a user other than root may change it: a directory, a link, or the file.
 pub fn foreign_place(path: &Path) -> Option<PathBuf> {
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let places = path.ancestors().chain(real.ancestors()).filter(|place| !place.as_os_str().is_empty());
-    places.into_iter().find(|place| is_foreign_place(place, &real)).map(Path::to_owned)
+    foreign_place_of(path, 0)
 }
 
-fn is_foreign_place(place: &Path, file: &Path) -> bool {
+/// Returns the first place on the way to a file where a user other than root and this one may change it.
+pub fn foreign_place_of(path: &Path, user: u32) -> Option<PathBuf> {
+    first_foreign_place(path, Some(path), user)
+}
+
+/// Returns the first place on the way to the files of a directory where a user other than root and this one may replace those of
+/// that user.
+pub fn foreign_directory_of(directory: &Path, user: u32) -> Option<PathBuf> {
+    first_foreign_place(directory, None, user)
+}
+
+/// `file` is what must not be written to itself.
+fn first_foreign_place(path: &Path, file: Option<&Path>, user: u32) -> Option<PathBuf> {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let file = file.map(|_| real.as_path());
+    let places = path.ancestors().chain(real.ancestors()).filter(|place| !place.as_os_str().is_empty());
+    places.into_iter().find(|place| is_foreign_place(place, file, user)).map(Path::to_owned)
+}
+
+fn is_foreign_place(place: &Path, file: Option<&Path>, user: u32) -> bool {
     let Ok(found) = place.symlink_metadata() else { return true };
+    let is_ours = found.uid() == 0 || found.uid() == user;
     if found.is_symlink() {
-        return found.uid() != 0;
+        return !is_ours;
     }
-    // In such a directory no other user can replace an entry of root's.
-    let is_kept = place != file && found.mode() & STICKY != 0;
+    // In such a directory no other user can replace an entry of theirs.
+    let is_kept = Some(place) != file && found.mode() & STICKY != 0;
+    !is_ours || may_others_write(place, &found, user) && !is_kept
+}
+
+/// Returns whether the mode of a file or a directory lets users other than root and this one write to it.
+fn may_others_write(place: &Path, found: &Metadata, user: u32) -> bool {
     // With an access control list, the bits of the group are its mask.
-    let group_writes = found.mode() & GROUP_WRITES != 0 && (found.gid() != 0 || AccessList::of(place).is_some());
-    found.uid() != 0 || (found.mode() & OTHERS_WRITE != 0 || group_writes) && !is_kept
+    let is_alone = || found.gid() == 0 || is_private_group(found.gid(), user);
+    let group_writes = found.mode() & GROUP_WRITES != 0 && (!is_alone() || AccessList::of(place).is_some());
+    found.mode() & OTHERS_WRITE != 0 || group_writes
+}
+
+/// Returns whether a group is the user's alone: it has the user's name, and no other members.
+fn is_private_group(group: u32, user: u32) -> bool {
+    let (Ok(Some(group)), Ok(Some(user))) = (Group::from_gid(group.into()), User::from_uid(user.into())) else { return false };
+    user.gid == group.gid && user.name == group.name && group.mem.iter().all(|member| *member == user.name)
 }
 
 fn parts(path: &Path) -> VecDeque<OsString> {

@@ -58,7 +58,7 @@ const KEPT: [(&str, &str); 7] = [
 const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("identity", "uid, gid or umask"),
     ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
-    ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
+    ("control", "daemonize, pidfile2, safe-pidfile, master-fifo, control-socket or heartbeat"),
     ("statistics", "stats or the related options"),
     ("development", "develop or the related options"),
 ];

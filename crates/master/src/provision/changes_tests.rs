@@ -130,6 +130,10 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             continue;
         }
         for (lines, place) in example_configurations(row) {
+            if lines.iter().any(|line| line.starts_with("emperor = ")) {
+                // An emperor does not read its configuration again, and has no application.
+                continue;
+            }
             let mut lines: Vec<String> = lines.iter().map(|line| with_files(line, &directory)).collect();
             // Some of the options imply a master.
             let implied = matches!(row.reach, Reach::Master | Reach::Each) && !lines[0].starts_with("master");

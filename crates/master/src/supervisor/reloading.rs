@@ -191,7 +191,6 @@ impl Supervisor {
         self.alarms.renew(settings);
         self.watches.renew(&settings.watching, clock_ms());
         self.requests = Watch::for_settings(settings);
-        self.emperor.renew(settings.control.heartbeat_ms);
         if before.settings.scaling != settings.scaling || before.settings.workers != settings.workers {
             self.scaling = Scaling::new(settings, clock_ms());
         }

@@ -51,6 +51,8 @@ enum Watched {
 #[derive(Debug, Default)]
 struct Instance {
     named: Option<String>,
+    /// The one that was found, for the first look. Later ones find it again, because another master may have taken over.
+    found: Option<i32>,
     usages: Usages,
     looks: Looks,
 }
@@ -93,11 +95,14 @@ impl Watched {
     /// Asks what it is.
     fn find(named: Option<String>) -> Result<Watched, Refusal> {
         let (pid, identity) = ask_about(named.as_deref(), &json!({"ask": "identity"}))?;
-        Ok(if identity["emperor"] == true { Watched::Emperor(Court::new(named, pid)) } else { Watched::instance(named) })
+        Ok(match identity["emperor"] == true {
+            true => Watched::Emperor(Court::new(named, pid)),
+            false => Watched::instance(named, Some(pid)),
+        })
     }
 
-    fn instance(named: Option<String>) -> Watched {
-        Watched::Instance(Box::new(Instance { named, ..Instance::default() }))
+    fn instance(named: Option<String>, found: Option<i32>) -> Watched {
+        Watched::Instance(Box::new(Instance { named, found, ..Instance::default() }))
     }
 
     /// Asks and measures. `unfolded` are the processes whose threads are wanted. `None`: nothing is new since the last look.
@@ -111,7 +116,8 @@ impl Watched {
 
 impl Instance {
     fn look(&mut self, unfolded: &BTreeSet<i64>) -> Result<Option<Sample>, Refusal> {
-        let (_, mut answer) = ask_about(self.named.as_deref(), &json!({"ask": "top"}))?;
+        let found = self.found.take().map(|pid| pid.to_string());
+        let (_, mut answer) = ask_about(found.as_deref().or(self.named.as_deref()), &json!({"ask": "top"}))?;
         if self.looks.has_seen(&answer) {
             return Ok(None);
         }
@@ -157,7 +163,7 @@ fn watch(screen: &mut Screen, watched: &mut Watched, mut model: Model, every: Du
 
 /// Watches a vassal until its screen is left. The inner error says why it can't be watched.
 fn open_vassal(screen: &mut Screen, pid: i64, every: Duration) -> Result<Result<Left, Refusal>, Ending> {
-    let mut watched = Watched::instance(Some(pid.to_string()));
+    let mut watched = Watched::instance(Some(pid.to_string()), None);
     let first = match watched.look(&BTreeSet::new()) {
         Ok(first) => first.unwrap_or_default(),
         Err(refusal) => return Ok(Err(refusal)),

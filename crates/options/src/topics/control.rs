@@ -53,7 +53,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// on (`emperor-required-heartbeat`). Without an emperor it has no effect.
     /// uWSGI: Its workers send it, so a vassal without requests may seem dead. Bolide's master sends it.
     /// Example: heartbeat = 10
-    supported("heartbeat", Setting::Seconds(field!(Control.heartbeat_ms))).takes(SECONDS, "off").reach(Reach::Application),
+    supported("heartbeat", Setting::Seconds(field!(Control.heartbeat_ms))).takes(SECONDS, "off").reach(Reach::Master),
 ];
 
 pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, Diagnostic> {

@@ -267,6 +267,12 @@ impl PythonDraft {
         if context.is_bare {
             self.note_env_file(context);
         }
+        let is_directory_shared = context.host.trust.is_shared(&context.directory);
+        if is_directory_shared {
+            let directory = context.directory.display();
+            let message = format!("nothing is imported from the directory {directory}, because other users may write there");
+            context.diagnostics.push(Diagnostic::warning(None, message).advise("set `chdir` to a directory of the site's user"));
+        }
         let absolute = |text: &String| match is_file(text) {
             true => context.absolute(text).to_string_lossy().into_owned(),
             false => text.clone(),
@@ -282,6 +288,7 @@ impl PythonDraft {
             executable: self.executable.map(|path| context.absolute(path)),
             logging_file: self.logging_file.map(|path| context.absolute(path)),
             path: self.path.iter().map(|path| context.absolute(path)).collect(),
+            is_directory_shared,
             ..self.settings
         }
     }

@@ -65,11 +65,11 @@ fn is_harmless(value: &str) -> bool {
 /// the master: it would pass itself off as that.
 pub fn give(command: &mut Command, application: &ApplicationSettings) {
     restore(command);
-    for variable in socket_activation::VARIABLES
-        .into_iter()
-        .chain(service_manager::VARIABLES)
-        .chain([loyalty::VARIABLE, loyalty::COURT_VARIABLE])
-    {
+    for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([
+        loyalty::VARIABLE,
+        loyalty::COURT_VARIABLE,
+        loyalty::TYRANT_VARIABLE,
+    ]) {
         command.env_remove(variable);
     }
     for name in &application.removed_variables {

@@ -16,6 +16,9 @@ pub struct Preparation {
     pub control_group: Option<OwnedFd>,
     /// It leads a process group: ^C at a terminal reaches only the process that has started it.
     pub leads_group: bool,
+    /// It leads a session of its own, so it has no terminal: another user could type into the one of the process that has
+    /// started it.
+    pub leads_session: bool,
     /// Descriptors that stay open, under their numbers.
     pub kept: Vec<OwnedFd>,
     /// A descriptor, and the number that the program knows it by.
@@ -44,7 +47,9 @@ impl Preparation {
                 let written = libc::write(group.as_raw_fd(), b"0".as_ptr().cast(), 1);
                 check(if written == 1 { 0 } else { -1 })?;
             }
-            if self.leads_group {
+            if self.leads_session {
+                check(libc::setsid())?;
+            } else if self.leads_group {
                 check(libc::setpgid(0, 0))?;
             }
             for descriptor in &self.kept {

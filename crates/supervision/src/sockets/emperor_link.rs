@@ -16,8 +16,8 @@ use crate::log_sink;
 use crate::polling::Source;
 use crate::system;
 
-/// Connections that are accepted in a turn.
-const MAX_ACCEPTED_TURN: usize = 8;
+/// Connections that are accepted in a turn: other users, who are not heard, must not fill the queue.
+const MAX_ACCEPTED_TURN: usize = 256;
 /// Bytes that are read in a turn: an emperor sends one for each order.
 const MAX_ORDERS_TURN: usize = 64;
 /// Descriptors that a read has room for: an emperor sends one.
@@ -74,11 +74,6 @@ impl EmperorLink {
     /// Whether an emperor governs this instance, or may do so again.
     pub fn is_of_vassal(&self) -> bool {
         self.socket.is_some() || self.listener.is_some()
-    }
-
-    /// `heartbeat` of the settings that count from now on.
-    pub fn renew(&mut self, heartbeat_ms: Option<u64>) {
-        self.every_ms = heartbeat_ms;
     }
 
     /// The sockets, which are readable when there is an order or another emperor.
@@ -245,7 +240,7 @@ mod tests {
         let (mut link, mut far) = link();
         link.beat_if_due(0);
         assert_eq!(link.wake_ms(), None);
-        link.renew(Some(1000));
+        link.every_ms = Some(1000);
         [5000, 5999, 6000].into_iter().for_each(|now_ms| link.beat_if_due(now_ms));
         assert_eq!(link.wake_ms(), Some(7000));
         let mut bytes = [0; 8];
