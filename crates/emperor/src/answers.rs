@@ -130,10 +130,10 @@ pub fn of_uwsgi(emperor: &Emperor, origin: &Origin, vassals: &[Vassal]) -> Value
     })
 }
 
-/// Serves a client of `emperor-stats`.
-pub fn serve(server: &mut StatsServer, token: ServerToken, text: String, now_ms: u64) {
+/// Serves a client of `emperor-stats`. `text` makes the page, only for an answer.
+pub fn serve(server: &mut StatsServer, token: ServerToken, text: impl Fn() -> String, now_ms: u64) {
     let mut answer = |request: Option<&bolide_supervision::sockets::stats_server::Request>| {
-        let page = text.clone().into_bytes().into();
+        let page = text().into_bytes().into();
         match request {
             None => Answer::bare(page),
             Some(_) => Answer::of_uwsgi(page),

@@ -11,8 +11,6 @@ use std::path::{Path, PathBuf};
 use bolide_configuration::trust::foreign_place;
 use bolide_contract::emperor::OnDemand;
 use bolide_contract::settings::{Address, Listener, Protocol};
-use bolide_contract::sockets::SocketTuning;
-use bolide_contract::tls::Http2;
 use bolide_supervision::log_sink;
 use bolide_supervision::privileges::{self, Privileges};
 use bolide_supervision::sockets::endpoint::Endpoint;
@@ -130,21 +128,8 @@ fn read_address(path: &Path, owner: Option<Owner>) -> io::Result<String> {
 /// # Errors
 /// It can't be bound, as text.
 pub fn listen(address: &str, whose: Whose<'_>) -> Result<Demand, String> {
-    let listener = Listener {
-        address: parse(address)?,
-        protocol: Protocol::Uwsgi,
-        backlog: BACKLOG,
-        mode: Some(FILE_MODE),
-        owner: None,
-        timeout_ms: 0,
-        tls: None,
-        http2: Http2::default(),
-        redirects_to_https: None,
-        has_proxy_header: false,
-        may_lack_proxy_header: false,
-        tuning: SocketTuning::default(),
-        origin: "emperor-on-demand".to_owned(),
-    };
+    let origin = "emperor-on-demand".to_owned();
+    let listener = Listener::unread(parse(address)?, Protocol::Uwsgi, BACKLOG, Some(FILE_MODE), origin);
     let (owner, user) = match whose {
         Whose::Ours => (None, None),
         Whose::GivenTo(owner) => (Some(owner), None),

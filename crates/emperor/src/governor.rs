@@ -307,19 +307,7 @@ impl Governor {
             Ok((forked, link)) => {
                 let (stamp, owner) = (found.stamp, found.owner);
                 let pid = forked.pid;
-                let bond = Bond {
-                    link: Some(link),
-                    handle: None,
-                    stamp,
-                    owner,
-                    started_ms: now,
-                    is_ready: false,
-                    is_accepting: false,
-                    is_loyal: false,
-                    heartbeat_ms: None,
-                    was_idle: false,
-                    was_stopped: false,
-                };
+                let bond = Bond::new(link, None, stamp, owner, now);
                 let (name, seconds) = (format!("vassal {}", vassal.name), system::seconds_since_1970());
                 if vassal.times.first_run_s == 0 {
                     vassal.times.first_run_s = seconds;
@@ -362,7 +350,7 @@ impl Governor {
             log_sink::line(&format!("vassal {} (pid {}) stops: {why}", vassal.name, process.pid()));
         }
         order(process, if ends_gracefully { EmperorOrder::StopGracefully } else { EmperorOrder::Stop });
-        // There is no channel, so this only notes that it was told.
+        // A vassal does not have a channel, so this only records the order.
         process.order(0, ends_ms.unwrap_or(now.saturating_add(tolerance_ms)));
         vassal.times.told_to_end_s = system::seconds_since_1970();
     }
@@ -459,19 +447,7 @@ impl Governor {
             log_sink::line(&format!("vassal {name} keeps its limits: {error}"));
         }
         let stamp = vassal.found.as_ref().map(|found| found.stamp).filter(|stamp| stamp.is_older_than(read_s));
-        let bond = Bond {
-            link: Some(link),
-            handle: handle.ok(),
-            stamp: stamp.unwrap_or(Stamp::NONE),
-            owner,
-            started_ms: now,
-            is_ready: false,
-            is_accepting: false,
-            is_loyal: false,
-            heartbeat_ms: None,
-            was_idle: false,
-            was_stopped: false,
-        };
+        let bond = Bond::new(link, handle.ok(), stamp.unwrap_or(Stamp::NONE), owner, now);
         let forked = Forked { pid: Pid::from_raw(pid), channel: None, leash: None };
         vassal.process = Some(AuxiliaryProcess::new(format!("vassal {name}"), forked, bond, now));
         vassal.times.started_s = system::seconds_since_1970();
@@ -565,15 +541,15 @@ impl Governor {
 
     fn answer_statistics(&mut self, token: ServerToken, now: u64) {
         let Governor { means, vassals, .. } = self;
-        let text = answers::of_uwsgi(&means.emperor, &means.origin, vassals).to_string() + "\n";
-        if let Some(server) = &mut means.statistics {
-            answers::serve(server, token, text, now);
+        let Means { statistics, emperor, origin, .. } = means;
+        if let Some(server) = statistics {
+            answers::serve(server, token, || answers::of_uwsgi(emperor, origin, vassals).to_string() + "\n", now);
         }
     }
 
     fn answer_scraper(&mut self, token: ScrapeToken, now: u64) {
-        let status = answers::status(self.identity(), &self.vassals, now);
-        let Means { scraping, emperor, .. } = &mut self.means;
+        let Means { scraping, emperor, configurations, origin, .. } = &mut self.means;
+        let status = || answers::status(answers::identity(configurations, &origin.directory), &self.vassals, now);
         if let Some(scraping) = scraping {
             scraping.take_news(token, (&self.vassals, emperor), &status, now);
         }

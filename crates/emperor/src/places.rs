@@ -71,7 +71,7 @@ pub struct Found {
     /// The number of its place.
     pub place: usize,
     pub stamp: Stamp,
-    /// With `emperor-tyrant`, whom it runs as.
+    /// The user that the vassal runs as, with `emperor-tyrant`.
     pub owner: Option<Owner>,
 }
 
@@ -119,7 +119,7 @@ impl Look {
 }
 
 fn look_at_directory(emperor: &Emperor, number: usize, path: &Path, look: &mut Look) -> io::Result<()> {
-    // Everything is looked at in the directory that was opened: one that takes its place in the meantime has no effect.
+    // All lookups use the opened directory, so replacing it in the meantime has no effect.
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let opened = open(path, flags, Mode::empty())?;
     look.directories.push(path.to_owned());
@@ -231,7 +231,7 @@ fn note(emperor: &Emperor, place: usize, name: String, at: &Entry<'_>, look: &mu
     look.found.push(Found { name, place, stamp: stamp_of(&counts, &link), owner });
 }
 
-/// Whom a vassal runs as under a tyrant.
+/// Returns the user that a vassal runs as under a tyrant.
 fn owner_of(tyrant: Tyrant, link: &FileStat) -> Result<Owner, String> {
     let owner = Owner { user: link.st_uid, group: link.st_gid };
     if link.st_nlink != 1 {

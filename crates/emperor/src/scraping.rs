@@ -119,8 +119,8 @@ impl Scraping {
         own.into_iter().chain(self.server.wake_ms()).min()
     }
 
-    /// Handles an event of a descriptor.
-    pub fn take_news(&mut self, token: ScrapeToken, (vassals, emperor): Court<'_>, status: &Value, now_ms: u64) {
+    /// Handles an event of a descriptor. `status` makes the answer of `/-/status`.
+    pub fn take_news(&mut self, token: ScrapeToken, (vassals, emperor): Court<'_>, status: &dyn Fn() -> Value, now_ms: u64) {
         match (token, &mut self.collecting) {
             (ScrapeToken::Asked(descriptor), Some(collecting)) => collecting.read(descriptor),
             // The client waits until they are there, and its event comes again.
@@ -165,7 +165,7 @@ impl Collecting {
         }
         while self.asked.len() < MAX_ASKED {
             let Some((vassal, pid)) = self.to_ask.pop() else { return };
-            // A uWSGI has no control socket, and one that is starting has none yet.
+            // A uWSGI does not have a control socket, and a starting master does not have one yet.
             if let Some(stream) = ask(pid) {
                 self.asked.push(Asked { vassal, stream, received: Vec::new(), until_ms: now_ms + ANSWER_MS });
             }
@@ -259,7 +259,7 @@ impl Pages {
 }
 
 /// Answers a request, by the rules of an instance's address of `metrics`.
-fn answer(collected: &mut Pages, hosts: &[String], status: &Value, request: Option<&Request>) -> Answer {
+fn answer(collected: &mut Pages, hosts: &[String], status: &dyn Fn() -> Value, request: Option<&Request>) -> Answer {
     let Some(request) = request else { return Answer::text(400, "This is not an HTTP request.\n") };
     match request.path.as_str() {
         // A script of another site must not read by a name of its own. Probes come under any name, and learn one word.
@@ -268,7 +268,7 @@ fn answer(collected: &mut Pages, hosts: &[String], status: &Value, request: Opti
         "/metrics" => collected.page(&request.accept),
         "/-/healthy" => Answer::text(200, "healthy\n"),
         "/-/ready" => Answer::text(200, "ready\n"),
-        "/-/status" => Answer::page(200, "application/json", Page::from((status.to_string() + "\n").into_bytes())),
+        "/-/status" => Answer::page(200, "application/json", Page::from((status().to_string() + "\n").into_bytes())),
         "" => Answer::text(400, "This is not an HTTP request.\n"),
         _ => Answer::text(404, &format!("There is nothing here. These paths exist:\n{INDEX}")),
     }

@@ -13,7 +13,7 @@ use bolide_supervision::system;
 use crate::demand::Demand;
 use crate::places::{Found, Owner, Stamp};
 
-/// A vassal that has not reported for this long whether it serves does not hold up the start of others, in milliseconds.
+/// A vassal that takes longer than this to start no longer delays the others, in milliseconds.
 const START_MS: u64 = 30_000;
 /// A vassal that has served and lived for less than this starts again after a pause, in milliseconds.
 const SHORT_LIFE_MS: u64 = 3000;
@@ -41,7 +41,7 @@ pub struct Vassal {
 /// When things have happened, in seconds since 1970, and how often, for the statistics.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Times {
-    /// The start of the present process.
+    /// When the current process started.
     pub started_s: u64,
     pub first_run_s: u64,
     pub last_run_s: u64,
@@ -74,6 +74,25 @@ pub struct Bond {
     pub was_idle: bool,
     /// When the last heartbeat came; `None` if none has come yet.
     pub heartbeat_ms: Option<u64>,
+}
+
+impl Bond {
+    /// The bond of a process that has reported nothing yet.
+    pub fn new(link: UnixStream, handle: Option<OwnedFd>, stamp: Stamp, owner: Option<Owner>, now_ms: u64) -> Bond {
+        Bond {
+            link: Some(link),
+            handle,
+            stamp,
+            owner,
+            started_ms: now_ms,
+            is_ready: false,
+            is_accepting: false,
+            is_loyal: false,
+            was_stopped: false,
+            was_idle: false,
+            heartbeat_ms: None,
+        }
+    }
 }
 
 /// What is to be done with a vassal.

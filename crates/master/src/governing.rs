@@ -1,4 +1,4 @@
-//! The start of an emperor: everything that can fail before it governs, in the order of an instance's start. It does not know
+//! Starts an emperor. Everything that can fail does so before it governs, in the order of an instance's start. It does not know
 //! vassals. The emperor runs it.
 
 use bolide_contract::control::PidFile;

@@ -83,7 +83,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             excuse(&mut diagnostics);
         }
         report.diagnostics.extend(diagnostics);
-        // An emperor has no application, but vassals.
+        // An emperor has vassals instead of an application.
         loads.extend(settings.filter(|settings| report.loads || settings.emperor.is_some()));
     }
     if loads.is_empty() {

@@ -35,6 +35,27 @@ pub struct Listener {
     pub origin: String,
 }
 
+impl Listener {
+    /// A listener whose connections no worker reads: that of the statistics, or of a vassal's first connection.
+    pub fn unread(address: Address, protocol: Protocol, backlog: u32, mode: Option<u32>, origin: String) -> Listener {
+        Listener {
+            address,
+            protocol,
+            backlog,
+            mode,
+            owner: None,
+            timeout_ms: 0,
+            tls: None,
+            http2: Http2::default(),
+            redirects_to_https: None,
+            has_proxy_header: false,
+            may_lack_proxy_header: false,
+            tuning: SocketTuning::default(),
+            origin,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Address {
     /// `host:port`; an empty host means all IPv4 addresses. Port 0 is any free port.

@@ -131,7 +131,7 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
         }
         for (lines, place) in example_configurations(row) {
             if lines.iter().any(|line| line.starts_with("emperor = ")) {
-                // An emperor does not read its configuration again, and has no application.
+                // An emperor never rereads its configuration, and does not have an application.
                 continue;
             }
             let mut lines: Vec<String> = lines.iter().map(|line| with_files(line, &directory)).collect();

@@ -38,7 +38,7 @@ use terminal::{Screen, ScreenEvent};
 /// The most seconds between two looks.
 const MAX_EVERY_S: u32 = 3600;
 
-/// The longest time from the first look at an emperor to the second: the first one has no rates.
+/// The maximum delay before the second look at an emperor, because the first one does not have rates.
 const MAX_FIRST: Duration = Duration::from_secs(1);
 
 /// What is watched, and what was seen of it.

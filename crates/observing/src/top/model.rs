@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(names(&model), [202, 201, -2]);
         assert_eq!((model.press(Key::Enter), model.press(Key::Right)), (Action::Open(202), Action::Nothing));
         model.press(Key::PageDown);
-        // It has no process.
+        // A paused vassal does not have a process.
         assert_eq!((model.selected(), model.press(Key::Enter)), (2, Action::Nothing));
         press(&mut model, "sss");
         assert_eq!((model.sort, names(&model), model.selected()), (Sort::Errors, vec![-2, 201, 202], 0));

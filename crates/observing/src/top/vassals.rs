@@ -60,7 +60,7 @@ pub fn summary_parts(sample: &Sample, phase: &str) -> Vec<Forms> {
 pub fn row(row: &VassalRow, width: u16) -> (Vec<Forms>, Style) {
     let most = (u32::from(width) * MAX_NAME_PERCENT / 100) as usize;
     let name = cut(&row.name, most.max(MIN_NAME_COLUMNS));
-    // One that does not run has no numbers.
+    // A vassal without a process does not have numbers.
     let unknown = || if row.pid.is_some() { Forms::text(UNKNOWN) } else { Forms::default() };
     let values = vec![
         Forms::text(name),

@@ -13,6 +13,6 @@ mod table;
 mod text;
 
 pub use crate::family::{Facts, VassalFacts};
-pub use collected::{Collected, page_of_sites};
-pub use pages::page;
+pub use collected::Collected;
+pub use pages::{page, page_of_sites};
 pub use text::PageForm;

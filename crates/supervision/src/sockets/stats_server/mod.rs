@@ -9,10 +9,8 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use bolide_contract::settings::{Listener, Protocol};
-use bolide_contract::sockets::SocketTuning;
 use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;
-use bolide_contract::tls::Http2;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, Shutdown, SockFlag, accept4, recv, send, shutdown};
@@ -378,21 +376,7 @@ fn trouble(listener: &Listener, message: &str) -> StartError {
 }
 
 fn listener(server: &StatisticsServer) -> Listener {
-    Listener {
-        address: server.address.clone(),
-        protocol: Protocol::Http,
-        backlog: BACKLOG,
-        mode: server.mode,
-        owner: None,
-        timeout_ms: 0,
-        tls: None,
-        http2: Http2::default(),
-        redirects_to_https: None,
-        has_proxy_header: false,
-        may_lack_proxy_header: false,
-        tuning: SocketTuning::default(),
-        origin: server.origin.clone(),
-    }
+    Listener::unread(server.address.clone(), Protocol::Http, BACKLOG, server.mode, server.origin.clone())
 }
 
 #[cfg(test)]
