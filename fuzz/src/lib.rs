@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
+pub mod cgi_head;
 pub mod connection;
 pub mod connection_queue;
 pub mod fastcgi;
@@ -43,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     http1_chunked::TARGET,
     http1_response::TARGET,
     uwsgi_packet::TARGET,
+    cgi_head::TARGET,
     scgi::TARGET,
     fastcgi::TARGET,
     session::TARGET,

@@ -1,4 +1,4 @@
-"""Adds the program of the master to wheels: ``program.py WHEEL…``.
+"""Adds the program of the master to wheels, and what builds plugins: ``program.py WHEEL…``.
 
 The program (program.c) runs the master that is in the wheel's native module, in a process without Python. It has the names that
 this module expects of Python, so it is compiled when the module has been linked. ``PROGRAM_CC`` is the compiler for another
@@ -19,6 +19,12 @@ from pathlib import Path
 SOURCE = Path(__file__).with_name("program.c")
 #: The program's path in the wheel. It has the name that processes are known by.
 PLACE = "bolide/bin/bolide"
+#: What `bolide plugin build` compiles, where a wheel has it. The repository has one copy of each.
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = {
+    "bolide/include/bolide_app.h": ROOT / "crates" / "abi" / "bolide_app.h",
+    "bolide/plugins/bolide_lua.c": ROOT / "adapters" / "lua" / "bolide_lua.c",
+}
 #: A larger program contains something unexpected.
 MAX_PROGRAM_BYTES = 100_000
 #: Python's names are exported, so that the module's are bound to them. The other flags are those that distributions harden with.
@@ -87,7 +93,7 @@ def compiled(module_name, module, directory):
 
 
 def add_to(wheel):
-    """Adds the program to this wheel, unless it is there.
+    """Adds the program and the sources of plugins to this wheel, unless they are there.
 
     OSError, subprocess.CalledProcessError: there is no compiler, or it fails. ValueError: the program could not work.
     """
@@ -103,20 +109,27 @@ def add_to(wheel):
         if len(program) > MAX_PROGRAM_BYTES:
             raise ValueError(f"{wheel}: its program has {len(program)} bytes, and {MAX_PROGRAM_BYTES} are the most")
         record = next(file for file in files if file.filename.endswith(".dist-info/RECORD"))
-        added = zipfile.ZipInfo(PLACE, date_time=module.date_time)
-        added.compress_type = zipfile.ZIP_DEFLATED
-        added.external_attr = 0o100755 << 16
-        digest = base64.urlsafe_b64encode(hashlib.sha256(program).digest()).rstrip(b"=").decode()
-        line = f"{PLACE},sha256={digest},{len(program)}\n".encode()
+        added = [member(PLACE, module.date_time, 0o755, program)]
+        added += [member(place, module.date_time, 0o644, file.read_bytes()) for place, file in SOURCES.items()]
         made = wheel.with_suffix(".whl.part")
         # RECORD is the last file, as the specification of wheels recommends.
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
             for file in files:
                 if file is not record:
                     target.writestr(file, archive.read(file))
-            target.writestr(added, program)
-            target.writestr(record, archive.read(record) + line)
+            for information, content, _ in added:
+                target.writestr(information, content)
+            target.writestr(record, archive.read(record) + b"".join(line for _, _, line in added))
     made.replace(wheel)
+
+
+def member(place, date_time, mode, content):
+    """Returns a file of a wheel, its content, and its line in RECORD."""
+    information = zipfile.ZipInfo(place, date_time=date_time)
+    information.compress_type = zipfile.ZIP_DEFLATED
+    information.external_attr = (0o100000 | mode) << 16
+    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+    return information, content, f"{place},sha256={digest},{len(content)}\n".encode()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 #: Crate -> the crates it may depend on. "never: engine <-> master, engine -> options, protocol -> anything".
 ARROWS = {
+    "bolide-abi": set(),
     "bolide-contract": set(),
     "bolide-scoreboard": {"bolide-contract"},
     "bolide-log": {"bolide-contract", "bolide-scoreboard"},
@@ -58,7 +59,14 @@ ARROWS = {
         "bolide-services",
         "bolide-tls",
     },
-    "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log", "bolide-scoreboard"},
+    "bolide-prototype": {
+        "bolide-contract",
+        "bolide-engine",
+        "bolide-hooks",
+        "bolide-log",
+        "bolide-scoreboard",
+        "bolide-supervision",
+    },
     "bolide-supervision": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-scoreboard", "bolide-services"},
     "bolide-inspection": set(),
     "bolide-observing": {
@@ -103,10 +111,21 @@ ARROWS = {
         "bolide-log",
         "bolide-master",
         "bolide-memory",
+        "bolide-program",
         "bolide-prototype",
         "bolide-scoreboard",
         "bolide-spool",
     },
+    "bolide-cgi": {"bolide-contract", "bolide-engine", "bolide-files", "bolide-log", "bolide-prototype"},
+    "bolide-plugin": {
+        "bolide-abi",
+        "bolide-contract",
+        "bolide-engine",
+        "bolide-log",
+        "bolide-prototype",
+        "bolide-scoreboard",
+    },
+    "bolide-program": {"bolide-cgi", "bolide-log", "bolide-master", "bolide-plugin", "bolide-scoreboard"},
     "bolide-testing": {
         "bolide-command-line",
         "bolide-configuration",
@@ -130,7 +149,9 @@ UNSAFE_CRATES = (
     "crates/prototype/",
     "crates/scoreboard/",
     "crates/supervision/",
+    "adapters/cgi/",
     "adapters/cpython/",
+    "adapters/plugin/",
 )
 
 #: Crates whose code runs in master, prototype or worker: their output goes through the crate `log`. `println!` and similar macros

@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Generated from the catalog; a test in the crate of the options compares both.
 REFERENCE = ROOT / "docs" / "reference" / "options"
 #: Directories whose tests start the program.
-DIRECTORIES = ("compat", "conformance", "frameworks", "process")
+DIRECTORIES = ("compat", "conformance", "frameworks", "languages", "process")
 #: Tests that list options without starting a server with them.
 LISTS = {"test_other_servers_flags.py", "test_schema.py"}
 

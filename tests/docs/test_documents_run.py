@@ -15,8 +15,11 @@ COMMAND = re.compile(
 )
 #: A page whose reader has not installed Bolide yet.
 INSTALL = re.compile(r"^(\$ )?pip install (?!--upgrade).*\bbolide\b", re.MULTILINE)
-#: Languages of blocks that are only shown: output, logs, screen contents.
-SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json", "caddy", "apache")
+#: Languages of blocks that are only shown: output, logs, screen contents. Files in C and Lua are checked by the page's commands.
+SHOWN = (
+    *("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json", "caddy", "apache"),
+    *("c", "lua"),
+)
 
 
 @pytest.fixture(scope="module")

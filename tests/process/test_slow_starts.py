@@ -87,7 +87,7 @@ def test_a_worker_that_does_not_come_to_serve_is_named_with_its_stack(start, tmp
     (tmp_path / "shop.py").write_text(HANGING)
     instance = start("--lazy-apps", "--processes", "2", module="shop", ready=False, environment=SOON)
     for number in (1, 2):
-        instance.wait_for_log(rf"^bolide: worker {number} \(pid \d+\) is not ready yet; its Python stack:$")
+        instance.wait_for_log(rf"^bolide: worker {number} \(pid \d+\) is not ready yet; its stack:$")
     instance.wait_for_log("in wait_for_the_database$", count=2)
     assert instance.stop() == 0
     assert "bolide: stop: the application is still being loaded; " in instance.log

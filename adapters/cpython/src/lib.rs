@@ -65,13 +65,15 @@ fn main(
     }
 }
 
-/// Runs the master in a process without Python, and returns the exit status. The program of the package calls it by its name
-/// (packaging/build/program.c). Nothing that it reaches may use Python.
+/// Runs the program `bolide` in a process without Python, and returns the exit status. The program of the package calls it by its
+/// name (packaging/build/program.c). Nothing that it reaches may use Python.
 #[unsafe(no_mangle)]
 extern "C" fn bolide_run_program() -> c_int {
-    let mut invocation = Invocation::of_program();
-    invocation.language.get_or_insert_with(|| format!("CPython {}", env!("BOLIDE_PYTHON")));
-    bolide_master::main(invocation)
+    bolide_program::main(|| {
+        let mut invocation = Invocation::of_program();
+        invocation.language.get_or_insert_with(|| format!("CPython {}", env!("BOLIDE_PYTHON")));
+        invocation
+    })
 }
 
 /// Returns the command-line arguments for a keyword of `bolide.run` with these values. `switch` is set if the value is a bool.

@@ -1,7 +1,7 @@
 //! The native half of a worker: connects the settings and the loaded applications with the engine. It does not know about
 //! requests. The worker's main thread runs it.
 
-use bolide_contract::settings::Settings;
+use bolide_contract::settings::{self, Settings};
 use bolide_engine::ListeningSocket;
 use bolide_engine::mounts::Mounts;
 use pyo3::exceptions::PyRuntimeError;
@@ -42,6 +42,7 @@ pub fn make_wsgi(
     after_request: Option<Bound<'_, PyAny>>,
 ) -> PyResult<&'static Wsgi> {
     let settings = &engine.settings;
+    let python = python_of(settings)?;
     let templates =
         engine.listeners.iter().map(|listener| template(py, settings, listener, module)).collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| module.getattr(name).map(object_of);
@@ -59,21 +60,26 @@ pub fn make_wsgi(
         read_and_go_on: object("read_and_go_on")?,
         connection_socket: object("ConnectionSocket")?,
         after_request: after_request.map(object_of),
-        is_strict: settings.language.python().wsgi_strict,
+        is_strict: python.wsgi_strict,
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
         rules: AnswerRules {
             write_errors: settings.logging.write_errors,
             write_timeout: std::time::Duration::from_millis(
                 settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
             ),
-            is_strict: settings.language.python().wsgi_strict,
-            frames_chunks: settings.language.python().frames_chunks,
+            is_strict: python.wsgi_strict,
+            frames_chunks: python.frames_chunks,
             dropped: mounts.iter().map(|mount| (mount.clone(), false.into())).collect(),
             worker: engine.worker,
         },
     };
     // The worker serves for the rest of the process' life, so this is never freed.
     Ok(Box::leak(Box::new(wsgi)))
+}
+
+/// Python's settings.
+fn python_of(settings: &Settings) -> PyResult<&settings::Python> {
+    settings.language.python().ok_or_else(|| PyRuntimeError::new_err("the applications are not Python's"))
 }
 
 pub fn object_of(object: Bound<'_, PyAny>) -> Object {
@@ -87,6 +93,7 @@ const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
 /// Returns the constant part of every `environ` of a listener. It includes the keys that differ from request to request, with
 /// empty values, so that the copy has room for them.
 fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, module: &Bound<'_, PyAny>) -> PyResult<Object> {
+    let python = python_of(settings)?;
     let environ = PyDict::new(py);
     for name in ["REQUEST_METHOD", "REQUEST_URI", "RAW_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME"] {
         environ.set_item(name, "")?;
@@ -104,21 +111,21 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.
     environ.set_item("wsgi.input_terminated", true)?;
     environ.set_item("wsgi.errors", module.getattr("errors")?)?;
-    let shares_process = settings.workers.threads.most() > 1 || settings.language.python().gevent.is_some();
+    let shares_process = settings.workers.threads.most() > 1 || python.gevent.is_some();
     environ.set_item("wsgi.multithread", shares_process)?;
     environ.set_item("wsgi.multiprocess", settings.workers.processes > 1)?;
     environ.set_item("wsgi.run_once", false)?;
-    if !settings.language.python().no_file_wrapper {
+    if !python.no_file_wrapper {
         environ.set_item("wsgi.file_wrapper", module.getattr("FileWrapper")?)?;
     }
     // gunicorn's key, which uWSGI does not have.
-    if !settings.language.python().frames_chunks {
+    if !python.frames_chunks {
         environ.set_item("wsgi.early_hints", py.import("bolide._native")?.getattr("early_hints")?)?;
     }
     environ.set_item("uwsgi.version", PyBytes::new(py, env!("CARGO_PKG_VERSION").as_bytes()))?;
     environ.set_item("uwsgi.node", PyBytes::new(py, listener.server_name.as_bytes()))?;
     environ.set_item("uwsgi.core", 0)?;
-    if settings.language.python().gevent.is_some() {
+    if python.gevent.is_some() {
         environ.update(py.import("bolide.gevent.calls")?.getattr("ENVIRON")?.cast()?)?;
     }
     // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.

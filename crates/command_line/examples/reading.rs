@@ -36,6 +36,10 @@ fn main() -> ExitCode {
             println!("{request:?}");
             ExitCode::SUCCESS
         }
+        Ok(Reading::Plugin(request)) => {
+            println!("{request:?}");
+            ExitCode::SUCCESS
+        }
         Ok(Reading::Observe(request)) => {
             println!("{request:?}");
             ExitCode::SUCCESS

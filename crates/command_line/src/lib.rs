@@ -12,6 +12,7 @@ mod command_flags;
 mod commands;
 mod manual;
 mod observing_commands;
+mod plugin_request;
 mod reading;
 mod subcommand;
 mod typed_words;
@@ -35,6 +36,7 @@ pub use check_report::CheckReport;
 pub use commands::rights::may_not_listen;
 pub use manual::man::SIGNALS_PLACE;
 pub use observing_commands::{ObservingCommand, ObservingRequest};
+pub use plugin_request::PluginRequest;
 pub use reading::{Failure, PrivilegedOption, Reading, Sources};
 
 /// Reads the command line (without the program's name), the environment, and the files that they name. `launcher` is the Python

@@ -17,6 +17,7 @@ use crate::check_report::CheckReport;
 use crate::manual::help;
 use crate::manual::paint::Paint;
 use crate::observing_commands::ObservingRequest;
+use crate::plugin_request::PluginRequest;
 use crate::subcommand::{FAILED, Subcommand};
 
 /// The sources of the settings, from which the master determines the users that can change them.
@@ -62,6 +63,8 @@ pub enum Reading {
     AskInstance(InstanceRequest),
     /// Look at a running instance, or at what it has left, and exit.
     Observe(ObservingRequest),
+    /// Build a plugin, or print where its header is, and exit.
+    Plugin(PluginRequest),
     /// Send the signal of a command to the instance whose pid is in a file, and exit.
     SignalInstance { command: InstanceCommand, pidfile: PathBuf },
 }

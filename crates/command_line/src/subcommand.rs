@@ -22,6 +22,8 @@ pub enum Subcommand {
     Init,
     /// Looks at the jobs of a spooler.
     Spool,
+    /// Builds the adapter of a language.
+    Plugin,
     Explain,
     Options,
     Schema,
@@ -76,6 +78,8 @@ struct CommandRow {
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// The actions of `spool`.
 pub const SPOOL_ACTIONS: [&str; 4] = ["list", "show", "retry", "drop"];
+/// The actions of `plugin`.
+pub const PLUGIN_ACTIONS: [&str; 2] = ["build", "header"];
 /// The forms of `manual`.
 pub const MANUALS: [&str; 2] = ["man", "markdown"];
 
@@ -141,6 +145,13 @@ const SPOOL_EXAMPLES: &[Example] = &[
     ("bolide spool show jobs NAME", "the content of a job"),
     ("bolide spool retry jobs --all", "have a spooler try the failed jobs again"),
 ];
+const PLUGIN_FLAGS: &[CommandFlag] =
+    &[CommandFlag { name: "--into", words: &["DIR"], help: "with `build`: where the library goes; the default is the package" }];
+const PLUGIN_EXAMPLES: &[Example] = &[
+    ("bolide plugin build lua", "the adapter of Lua, into the package"),
+    ("bolide plugin build mine.c --into /srv/plugins", "an adapter of your own"),
+    ("cc -shared -fPIC -I$(bolide plugin header) -o bolide_mine.so mine.c", "the same without the command"),
+];
 const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "a JSON Schema, for an editor")];
 const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option"), ("bolide explain -p", "by its letter")];
 const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
@@ -153,12 +164,13 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
 const GRAFANA_EXAMPLES: &[Example] = &[("bolide grafana > bolide.json", "a file that Grafana imports")];
 
 /// Commands that do not need a running instance.
-const OFFLINE: [Subcommand; 13] = [
+const OFFLINE: [Subcommand; 14] = [
     Subcommand::Check,
     Subcommand::Doctor,
     Subcommand::Config,
     Subcommand::Init,
     Subcommand::Spool,
+    Subcommand::Plugin,
     Subcommand::Explain,
     Subcommand::Options,
     Subcommand::Schema,
@@ -298,6 +310,17 @@ impl Subcommand {
                     "list, show, retry or drop the jobs of a spooler's directory, or of a configuration",
                     Group::Instances,
                     Takes::Words(&SPOOL_ACTIONS),
+                )
+            },
+            Subcommand::Plugin => CommandRow {
+                flags: PLUGIN_FLAGS,
+                examples: PLUGIN_EXAMPLES,
+                ..of(
+                    "plugin",
+                    "ACTION [NAME|FILE.c]",
+                    "build the adapter of a language (build), or print the directory of the header for it (header)",
+                    Group::Configurations,
+                    Takes::Words(&PLUGIN_ACTIONS),
                 )
             },
             Subcommand::Explain => CommandRow {

@@ -126,6 +126,7 @@ pub fn is_built_in(plugin: &str) -> bool {
         "corerouter",
         "logfile",
         "python",
+        "cgi",
         "router_redirect",
         "router_rewrite",
         "router_basicauth",

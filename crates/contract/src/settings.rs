@@ -13,6 +13,7 @@ pub mod distributed;
 pub mod emperor;
 pub mod files;
 pub mod hooks;
+pub mod languages;
 pub mod logging;
 pub mod mules;
 pub mod python_module;
@@ -37,6 +38,8 @@ use crate::settings::answering::{Answering, RouteRule};
 use crate::settings::clients::Clients;
 use crate::settings::control::Control;
 use crate::settings::developing::Development;
+pub use crate::settings::languages::cgi::{Cgi, CgiPlace};
+pub use crate::settings::languages::plugin::{Plugin, PluginApplication};
 use crate::settings::logging::{Logging, Tracing};
 use crate::settings::recycling::{Recycling, ReloadOn};
 use crate::settings::reloading::Reloading;
@@ -196,6 +199,10 @@ pub struct ApplicationSettings {
 #[serde(rename_all = "snake_case")]
 pub enum Language {
     Python(Box<Python>),
+    /// Programs that are executed for each request.
+    Cgi(Box<Cgi>),
+    /// A language whose adapter is a library.
+    Plugin(Box<Plugin>),
 }
 
 impl Default for Language {
@@ -205,19 +212,49 @@ impl Default for Language {
 }
 
 impl Language {
-    pub fn python(&self) -> &Python {
-        let Language::Python(python) = self;
-        python
+    /// What its stacks are called in the log.
+    pub fn name_of_stack(&self) -> &'static str {
+        match self {
+            Language::Python(_) => "Python stack",
+            Language::Cgi(_) | Language::Plugin(_) => "stack",
+        }
     }
 
-    pub fn python_mut(&mut self) -> &mut Python {
-        let Language::Python(python) = self;
-        python
+    /// Python's settings, if the applications are Python's.
+    pub fn python(&self) -> Option<&Python> {
+        match self {
+            Language::Python(python) => Some(python),
+            Language::Cgi(_) | Language::Plugin(_) => None,
+        }
+    }
+
+    pub fn python_mut(&mut self) -> Option<&mut Python> {
+        match self {
+            Language::Python(python) => Some(python),
+            Language::Cgi(_) | Language::Plugin(_) => None,
+        }
+    }
+
+    /// uWSGI's number of the language (modifier1), which reverse proxies and options may name.
+    pub fn modifier(&self) -> u8 {
+        match self {
+            Language::Cgi(_) => Cgi::MODIFIER,
+            Language::Plugin(plugin) => plugin.modifier,
+            Language::Python(_) => 0,
+        }
+    }
+
+    /// The number of programs that a worker executes at the same time; `None`: it executes none for requests.
+    pub fn programs(&self) -> Option<u32> {
+        match self {
+            Language::Cgi(cgi) => Some(cgi.programs),
+            Language::Python(_) | Language::Plugin(_) => None,
+        }
     }
 
     /// The number of greenlets of a worker; `None`: it serves in threads, or in an event loop.
     pub fn greenlets(&self) -> Option<u32> {
-        self.python().gevent.as_ref().map(|gevent| gevent.greenlets)
+        self.python()?.gevent.as_ref().map(|gevent| gevent.greenlets)
     }
 }
 

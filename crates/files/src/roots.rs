@@ -187,6 +187,11 @@ impl OpenedRoot {
         Ok(OpenedRoot { directory, path: parent.to_owned(), identity, file_name: Some(name.into()) })
     }
 
+    /// The directory's path without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn is_at(&self, target: &Path) -> bool {
         nix::sys::stat::stat(target).is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.identity)
     }

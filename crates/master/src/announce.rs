@@ -87,11 +87,12 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint], at_terminal: bool) -
     let told = endpoints.iter().enumerate().filter(|(place, _)| Some(*place) != told_later);
     lines.extend(told.map(|(_, endpoint)| format!("{LISTENING}{}{}", endpoint.to_open(), bound_in_words(endpoint))));
     let workers = &settings.workers;
-    let threads = match (settings.language.greenlets(), workers.threads) {
-        (Some(greenlets), _) => format!("{} (gevent)", counted(greenlets, "greenlet")),
-        (None, Threads::Fixed(count)) => counted(count, "thread"),
+    let threads = match (settings.language.programs(), settings.language.greenlets(), workers.threads) {
+        (Some(programs), ..) => format!("{} (CGI)", counted(programs, "program")),
+        (None, Some(greenlets), _) => format!("{} (gevent)", counted(greenlets, "greenlet")),
+        (None, None, Threads::Fixed(count)) => counted(count, "thread"),
         // The line gives the reason, so that an operator need not look up what `auto` chose.
-        (None, Threads::Auto) => format!(
+        (None, None, Threads::Auto) => format!(
             "1 to {} threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
             workers.threads.most()
         ),
@@ -148,7 +149,7 @@ mod tests {
                 Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, cpus_of_each: 0, threads };
             assert_eq!(start_lines(&settings, listeners.endpoints(), false).last().map(String::as_str), Some(said));
         }
-        settings.language.python_mut().gevent =
+        settings.language.python_mut().expect("Python").gevent =
             Some(Gevent { origin: String::new(), greenlets: 100, patching: true, waits_for_hub: false, websocket: false });
         assert_eq!(start_lines(&settings, &[], false).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
     }

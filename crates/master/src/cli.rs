@@ -18,6 +18,7 @@ use crate::console_script::{self, Invocation};
 use crate::control::client::{ask_instance, signal_instance};
 use crate::manual;
 use crate::pager::become_pager;
+use crate::plugin_building;
 use crate::provision::configuration::{Amend, ChooseProgram, CommandLine, Configuration, in_order};
 use crate::provision::language::program_of;
 use crate::provision::load_check::check_load;
@@ -35,23 +36,34 @@ pub fn main(invocation: Invocation) -> i32 {
     let Invocation { arguments, command, interpreter, package_directory, imports, language } = invocation;
     let program = console_script::own_program(interpreter.as_deref(), package_directory.as_deref());
     let launcher = Launcher { python: interpreter.clone(), imports };
-    let installed = Installed { interpreter, package_directory };
-    let choose = move |settings: &Settings| program_of(settings, &installed, std::env::var_os("PATH"));
+    let program_of_package = console_script::package_program(package_directory.as_deref());
+    // Without a Python that has called it, this process is the program.
+    let own = || interpreter.is_none().then(|| std::env::current_exe().ok()).flatten();
+    let installed = Installed { program: program_of_package.or_else(own), interpreter, package_directory };
+    let of_choice = installed.clone();
+    let choose = move |settings: &Settings| program_of(settings, &of_choice, std::env::var_os("PATH"));
     let words = CommandLine { arguments, command, program };
-    run_as(words, Box::new(choose), |_| {}, language.as_deref(), launcher)
+    run_as(words, Box::new(choose), |_| {}, language.as_deref(), launcher, &installed)
 }
 
 /// Runs Bolide with these arguments (without the program name), and with a prototype and settings of the caller's choice. Returns
 /// the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> i32 {
     let words = CommandLine { arguments: arguments.to_vec(), command: std::env::args_os().collect(), program: None };
-    run_as(words, choose, amend, None, Launcher::default())
+    run_as(words, choose, amend, None, Launcher::default(), &Installed::default())
 }
 
 // A frame of its own: the stack may have grown to what reading a configuration takes only after its limit was looked at.
-/// Like [`run`], with the name and version of the `language`, and with the launcher.
+/// Like [`run`], with the name and version of the `language`, with the launcher, and with what is installed.
 #[inline(never)]
-fn run_as(words: CommandLine, choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
+fn run_as(
+    words: CommandLine,
+    choose: Box<ChooseProgram>,
+    amend: Amend,
+    language: Option<&str>,
+    launcher: Launcher,
+    installed: &Installed,
+) -> i32 {
     if let Err(error) = log_sink::ensure_standard_descriptors() {
         // If there is no descriptor to write the error to, only the exit status reports it.
         log_sink::line(&format!("not started: /dev/null can't be opened: {error}: /dev needs at least `null`"));
@@ -82,6 +94,7 @@ fn run_as(words: CommandLine, choose: Box<ChooseProgram>, amend: Amend, language
         Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &manual::signals_as_roff()), 0),
         Ok(Reading::Version { bolide }) => print(&version(bolide, language), 0),
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
+        Ok(Reading::Plugin(request)) => plugin_building::run(&request, installed),
         Ok(Reading::Observe(request)) => bolide_observing::run(&request),
         Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {

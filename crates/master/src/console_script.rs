@@ -86,6 +86,12 @@ pub fn own_program(interpreter: Option<&Path>, package: Option<&Path>) -> Option
     (is_same && found.is_some()).then_some(own)
 }
 
+/// Returns the program of the package in this directory, if it has one.
+pub fn package_program(directory: Option<&Path>) -> Option<PathBuf> {
+    let program: PathBuf = std::iter::once(directory?).chain(PROGRAM.iter().map(Path::new)).collect();
+    program.is_file().then_some(program)
+}
+
 /// Executes the program of the package with this invocation. It returns only if it can't, and then the caller runs the master
 /// itself, which is the same with more memory.
 ///
@@ -93,11 +99,7 @@ pub fn own_program(interpreter: Option<&Path>, package: Option<&Path>) -> Option
 /// The package lacks the program (as an editable installation does), the kernel refuses to execute it, or the arguments are too
 /// long for a variable.
 pub fn execute(invocation: &Invocation) -> io::Result<std::convert::Infallible> {
-    let directory = invocation.package_directory.as_deref().ok_or(io::ErrorKind::NotFound)?;
-    let program: PathBuf = std::iter::once(directory).chain(PROGRAM.iter().map(Path::new)).collect();
-    if !program.is_file() {
-        return Err(io::ErrorKind::NotFound.into());
-    }
+    let program = package_program(invocation.package_directory.as_deref()).ok_or(io::ErrorKind::NotFound)?;
     let text = encode(invocation, std::process::id());
     let words = [shown_name(&invocation.command)].into_iter().chain(invocation.arguments.iter().map(OsString::as_os_str));
     // The variables keep their order, in which options of the environment count.

@@ -17,10 +17,11 @@ pub fn finds_application(settings: &Settings, imports: &[PathBuf]) -> bool {
         ApplicationSource::File(path) => return here.join(path).exists(),
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => return true,
     };
-    let packages = settings.language.python().virtualenv.iter().flat_map(|virtualenv| {
+    let Some(python) = settings.language.python() else { return true };
+    let packages = python.virtualenv.iter().flat_map(|virtualenv| {
         let versions = std::fs::read_dir(virtualenv.join("lib")).into_iter().flatten().flatten();
         versions.map(|version| version.path().join("site-packages"))
     });
-    let own = [&here].into_iter().chain(&application.directory).chain(&settings.language.python().path).chain(imports);
+    let own = [&here].into_iter().chain(&application.directory).chain(&python.path).chain(imports);
     own.cloned().chain(packages).any(|place| has_module(&here.join(place), module))
 }

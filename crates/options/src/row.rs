@@ -215,6 +215,8 @@ bolide_contract::with_words! {
         Application = ("The application", "application"),
         Asynchronous = ("Asynchronous applications (ASGI)", "asgi"),
         Greenlets = ("WSGI applications in greenlets (gevent)", "gevent"),
+        Cgi = ("CGI programs", "cgi"),
+        Plugins = ("Languages of plugins", "plugins"),
         Processes = ("Processes and threads", "processes"),
         Attendant = ("Daemons, cron and hooks", "daemons-cron-hooks"),
         Emperor = ("Many sites (the emperor)", "emperor"),

@@ -12,7 +12,7 @@ pub const PACKET_HEAD_BYTES: usize = 4;
 /// The first four bytes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketHead {
-    /// The packet's type: 0 is a request.
+    /// The packet's type: 0 is a request, and so is the number of the application's language.
     pub modifier1: u8,
     /// Bytes of the variables that follow.
     pub vars_bytes: u16,
@@ -40,7 +40,7 @@ pub fn not_a_request(start: &[u8]) -> Fault {
             "A uwsgi socket received HTTP: write `http-socket` instead of `socket`, or `uwsgi_pass` instead of nginx's \
                 `proxy_pass`.",
         ),
-        _ => Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are supported."),
+        _ => Fault::bad_request("The uwsgi packet's modifier1 is not that of a request to this application."),
     }
 }
 

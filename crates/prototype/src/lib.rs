@@ -10,6 +10,7 @@ mod assignment;
 mod children;
 mod handover;
 mod helper;
+pub mod plain_process;
 mod prototype;
 mod reader;
 pub mod signals;

@@ -200,7 +200,7 @@ pub fn keep_errno(body: impl FnOnce()) {
     unsafe { *place = before };
 }
 
-fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
+pub(crate) fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
     // System calls of the application that a signal interrupts are restarted.
     catch_with(signal, handler, libc::SA_RESTART)
 }

@@ -29,7 +29,7 @@ pub fn gevent_worker(
     on_drained: Py<PyAny>,
 ) -> PyResult<LoopWorker> {
     let engine = assignment.take()?;
-    let most = engine.settings.language.python().gevent.as_ref().map_or(1, |gevent| gevent.greenlets as usize);
+    let most = engine.settings.language.greenlets().map_or(1, |greenlets| greenlets as usize);
     let wsgi_module = py.import("bolide.wsgi")?.into_any();
     let wsgi = make_wsgi(py, &engine, applications, &wsgi_module, after_request)?;
     let object = |name: &str| module.getattr(name).map(object_of);

@@ -25,6 +25,7 @@ use bolide_configuration::host_info::HostInfo;
 
 use crate::manual::help;
 use crate::manual::paint::Paint;
+use crate::plugin_request::PluginRequest;
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
@@ -59,6 +60,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Subcommand::Init => init::run(rest, host),
         Subcommand::Spool => spool::run(rest, host),
+        Subcommand::Plugin => match PluginRequest::read(rest) {
+            Ok(request) => Reading::Plugin(request),
+            Err(message) => Reading::usage_error(command, &message),
+        },
         Subcommand::Manual => manual(rest),
         Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
         Subcommand::Version if rest.is_empty() => Reading::version(),

@@ -2,7 +2,9 @@
 //! prints it first. It starts nothing.
 
 use bolide_configuration::diagnostic::Location;
-use bolide_contract::settings::{Address, Application, ApplicationSource, Listener, Protocol, Settings, Threads};
+use bolide_contract::settings::{
+    Address, Application, ApplicationSource, CgiPlace, Language, Listener, Protocol, Settings, Threads,
+};
 use bolide_options::catalog::catalog;
 use bolide_options::reader::Configuration;
 use bolide_options::resolve::WEB_CONCURRENCY;
@@ -30,12 +32,16 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
             step("application", format!("{}, {loading}", application(one)), from)
         })
         .collect();
+    if let Language::Cgi(cgi) = &settings.language {
+        steps.extend(cgi.places.iter().map(|place| step("application", programs(place), place.origin.clone())));
+    }
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
-    let threads = match (settings.language.greenlets(), settings.workers.threads) {
-        (Some(greenlets), _) => format!("{greenlets} greenlets (gevent)"),
-        (None, Threads::Fixed(1)) => "1 thread".to_owned(),
-        (None, Threads::Fixed(count)) => format!("{count} threads"),
-        (None, Threads::Auto) => format!("1 to {} threads", Threads::MAX_AUTO),
+    let threads = match (settings.language.programs(), settings.language.greenlets(), settings.workers.threads) {
+        (Some(programs), ..) => format!("{programs} programs (CGI)"),
+        (None, Some(greenlets), _) => format!("{greenlets} greenlets (gevent)"),
+        (None, None, Threads::Fixed(1)) => "1 thread".to_owned(),
+        (None, None, Threads::Fixed(count)) => format!("{count} threads"),
+        (None, None, Threads::Auto) => format!("1 to {} threads", Threads::MAX_AUTO),
     };
     let workers = match settings.workers.processes {
         1 => format!("1 worker of {threads}"),
@@ -45,7 +51,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
     let directory =
         settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |directory| directory.display().to_string());
     steps.push(step("directory", directory, origin(read, &["chdir"])));
-    if let Some(virtualenv) = &settings.language.python().virtualenv {
+    if let Some(virtualenv) = settings.language.python().and_then(|python| python.virtualenv.as_ref()) {
         steps.push(step("Python", virtualenv.join("bin/python").display().to_string(), origin(read, &["virtualenv"])));
     }
     if let Some(user) = &settings.identity.user {
@@ -88,6 +94,11 @@ fn application(one: &Application) -> String {
     let callable = one.callable.as_ref().map(|callable| format!(":{callable}")).unwrap_or_default();
     let mount = if one.mount.is_empty() { String::new() } else { format!(" at {}", one.mount) };
     format!("{source}{callable}{mount}")
+}
+
+fn programs(place: &CgiPlace) -> String {
+    let mount = if place.mount.is_empty() { String::new() } else { format!(" at {}", place.mount) };
+    format!("{}{mount}, executed for each request (CGI)", place.path.display())
 }
 
 fn address(listener: &Listener) -> String {

@@ -400,6 +400,7 @@ fn initialized(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option
     let environment = settings
         .language
         .python()
+        .expect("Python")
         .virtualenv
         .as_ref()
         .map(|path| path.file_name().expect("it has a name").to_string_lossy().into_owned());

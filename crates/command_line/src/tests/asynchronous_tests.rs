@@ -167,7 +167,13 @@ fn test_the_defaults_in_the_catalog_are_those_of_the_settings() {
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
         let usual = ini(&directory, "module = shop").0;
         // The application sees the options as they are written.
-        settings.language.python_mut().module.shown_options.clone_from(&usual.language.python().module.shown_options);
+        settings
+            .language
+            .python_mut()
+            .expect("Python")
+            .module
+            .shown_options
+            .clone_from(&usual.language.python().expect("Python").module.shown_options);
         assert_eq!(settings, usual, "`{} = {}` is not the default", row.name(), row.default);
         tried += 1;
     }
@@ -267,7 +273,13 @@ fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
     ] {
         let (mut settings, diagnostics) = ini(&directory, lines);
         // `uwsgi.opt` shows the options as they are written.
-        settings.language.python_mut().module.shown_options.clone_from(&plain.language.python().module.shown_options);
+        settings
+            .language
+            .python_mut()
+            .expect("Python")
+            .module
+            .shown_options
+            .clone_from(&plain.language.python().expect("Python").module.shown_options);
         let applications = |settings: &Settings| applications(&directory, settings);
         assert_eq!((applications(&settings), &settings.language), (applications(&plain), &plain.language), "{lines}");
         assert_eq!(settings.asynchronous, plain.asynchronous, "{lines}");

@@ -49,13 +49,14 @@ fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
         ("loop = simple", None),
     ] {
         let (settings, _) = ini(&directory, &format!("module = shop\n{lines}"));
-        let found = settings.language.python().gevent.clone().map(|found| Gevent { origin: String::new(), ..found });
+        let found =
+            settings.language.python().expect("Python").gevent.clone().map(|found| Gevent { origin: String::new(), ..found });
         assert_eq!(found, wanted, "{lines}");
     }
     let (settings, _) = ini(&directory, "module = shop\ngevent = 5\ngevent-wait-for-hub = true");
     let origin = "uwsgi.ini:4: `gevent = 5`".to_owned();
     assert_eq!(
-        settings.language.python().gevent,
+        settings.language.python().expect("Python").gevent,
         Some(Gevent { origin, greenlets: 5, patching: false, waits_for_hub: true, websocket: false })
     );
 }

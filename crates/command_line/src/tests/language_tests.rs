@@ -151,13 +151,14 @@ const WITHOUT_A_SETTING: &[&str] =
 fn test_the_example_of_every_supported_row_changes_the_settings() {
     let directory = Directory::new("examples");
     let shop = directory.path().join("shop");
-    for name in ["static", "public", "private", "env"] {
+    for name in ["static", "public", "private", "env", "cgi-bin"] {
         std::fs::create_dir_all(shop.join(name)).expect("a directory of the test can be made");
     }
     directory.write("shop/static/favicon.ico", "");
     directory.write("shop/env/NAME", "value");
     directory.write("shop/.env", "SHOP=open");
     directory.write("shop/mime.types", "");
+    directory.write("shop/cgi-bin/app.cgi", "");
     directory.write("gunicorn.conf.py", "");
     std::fs::create_dir_all(directory.path().join("sites")).expect("a directory of the test can be made");
     write_certificates(&directory);
@@ -171,7 +172,9 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
         match outcome(&directory, "uwsgi.ini", &[]) {
             Ok(Reading::Run { mut settings, diagnostics, .. }) => {
                 // The application sees the options as they are written, whatever they mean.
-                settings.language.python_mut().module.shown_options.clear();
+                if let Some(python) = settings.language.python_mut() {
+                    python.module.shown_options.clear();
+                }
                 let is_expected = |one: &Diagnostic| {
                     [
                         "are written to /tmp/keys.log",

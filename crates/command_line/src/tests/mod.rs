@@ -111,7 +111,7 @@ fn test_every_supported_option_reaches_its_setting() {
     let applications: Vec<_> = settings.applications.iter().map(|one| (one.mount.as_str(), one.callable.as_deref())).collect();
     assert_eq!(applications, [("", Some("create_app()")), ("/blog/", None), ("/wiki", Some("app"))]);
     assert_eq!(settings.applications[1].source, ApplicationSource::File(srv.join("blog.py")));
-    let (application, python) = (&settings.application, settings.language.python());
+    let (application, python) = (&settings.application, settings.language.python().expect("Python"));
     assert_eq!(application.chdir, Some(srv.clone()));
     assert_eq!(application.chdir_after, Some(srv.join("data")));
     assert_eq!(python.path, [PathBuf::from("/opt/lib"), srv.join("lib")]);

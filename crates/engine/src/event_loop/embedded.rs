@@ -219,7 +219,8 @@ impl<L: Language> EmbeddedWorker<L> {
         Visited::Done(result)
     }
 
-    /// Whether a turn is needed that the descriptor will not report: a visit left work to do.
+    /// Whether a turn is needed that the descriptor will not report: a visit left work to do. It is asked once, and the turn
+    /// follows if it is.
     pub fn wants_turn(&self) -> bool {
         if self.is_turning.get() {
             return false;

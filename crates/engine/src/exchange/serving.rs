@@ -543,7 +543,7 @@ fn conclude<A: App>(
             context.thread.slot.leave();
         }
         Outcome::Finished => {
-            context.writer.finish();
+            context.writer.end_answer();
             if let Some(fault) = context.writer.length_fault().filter(|_| !A::KEEPS_EXCHANGES) {
                 let (method, uri) = (String::from_utf8_lossy(entry.method), String::from_utf8_lossy(entry.uri));
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));

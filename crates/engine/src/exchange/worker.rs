@@ -145,7 +145,7 @@ impl Worker {
             tls: tls_of(&listeners, ticket_keys, number)?,
             listeners,
             peer_warnings: PeerWarnings::default(),
-            head_limits: head_limits_of(&settings.limits),
+            head_limits: head_limits_of(&settings),
             body_limits: body_limits_of(&settings.limits),
             sees_requests: rules.is_some() || identity.is_some() || !line_style.names().is_empty(),
             clients: ClientRules::new(&settings, identity.is_some() || settings.tracing.gives_start),
@@ -271,8 +271,10 @@ impl Worker {
     }
 }
 
-fn head_limits_of(limits: &Limits) -> HeadLimits {
+fn head_limits_of(settings: &Settings) -> HeadLimits {
+    let limits = &settings.limits;
     HeadLimits {
+        language_modifier: settings.language.modifier(),
         request_line_bytes: limits.request_line_bytes,
         head_bytes: limits.head_bytes,
         header_count: limits.header_count,

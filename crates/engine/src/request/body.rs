@@ -140,6 +140,12 @@ impl Collector {
         Ok(Some(Collector { limits, memory: Vec::with_capacity(claim), file: None, received: 0, share }))
     }
 
+    /// Begins to collect a body whose length is known at its end, for an adapter whose application needs it first.
+    pub fn of_unknown_length(limits: BodyLimits) -> Collector {
+        let share = Share { store: limits.store, disk_bytes: 0, memory_bytes: 0 };
+        Collector { limits, memory: Vec::new(), file: None, received: 0, share }
+    }
+
     /// Adds bytes of the body.
     ///
     /// # Errors

@@ -173,14 +173,18 @@ impl ResponseWriter<'_> {
         self.body.sent_file = true;
     }
 
+    /// Ends the answer, after its trailer fields if it has any.
+    pub fn end_answer(&mut self) {
+        match self.wants_trailers() && self.stage() != Stage::Done {
+            true => self.finish_trailers(),
+            false => self.finish(),
+        }
+    }
+
     /// Ends the answer and sends buffered data. With `code_follows`, code of the application runs before the connection is served
     /// again, so the end of the connection is shown to the client now.
     pub fn complete(&mut self, code_follows: bool) -> Progress {
-        if self.wants_trailers() {
-            self.finish_trailers();
-        } else {
-            self.finish();
-        }
+        self.end_answer();
         let progress = self.advance();
         if code_follows && progress == Progress::Done {
             self.show_end();

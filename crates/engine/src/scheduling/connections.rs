@@ -24,6 +24,18 @@ pub struct ExchangeId {
     pub stream: u32,
 }
 
+impl ExchangeId {
+    /// The same as numbers, for a language that keeps it as such.
+    pub fn parts(self) -> (u64, u32) {
+        (self.connection.0, self.stream)
+    }
+
+    /// Numbers that are of no exchange find none.
+    pub fn of_parts(connection: u64, stream: u32) -> ExchangeId {
+        ExchangeId { connection: Key(connection), stream }
+    }
+}
+
 /// The source of a poll's event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EventSource {

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order, stack_signal};
-use bolide_contract::settings::{ForkSafety, Settings};
+use bolide_contract::settings::{ForkSafety, Language, Settings};
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::backoff::Backoff;
 use bolide_supervision::processes::exit_report::Cause;
@@ -206,7 +206,10 @@ pub fn note_unshared(
     provision: &Provision,
     now_ms: u64,
 ) {
-    let is_asked_for = provision.coming_settings().application.fork_safety == ForkSafety::Lazy;
+    let settings = provision.coming_settings();
+    // The adapter of a plugin reports it of a language that can't be forked.
+    let is_plugin = matches!(settings.language, Language::Plugin(_));
+    let is_asked_for = is_plugin || settings.application.fork_safety == ForkSafety::Lazy;
     // A generation that was abandoned in the meantime ends anyway.
     let Some(forming) = generations.forming_of(number) else { return };
     // A lazy prototype loads nothing and so detects nothing: the report is valid once per generation.
@@ -258,7 +261,7 @@ fn log_stacks_of_late_workers(number: u32, children: &Children) {
     let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
     for worker in children.active_workers(number).filter(is_late) {
         let Some(pid) = worker.pid else { continue };
-        log_sink::line(&format!("{worker} is not ready yet; its Python stack:"));
+        log_sink::line(&format!("{worker} is not ready yet; its stack:"));
         // A worker that is just exiting has no stack to write.
         let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), stack_signal());
     }

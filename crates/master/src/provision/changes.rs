@@ -204,6 +204,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/asynchronous",
     "/language/python/module",
     "/language/python/gevent",
+    "/language/cgi",
+    "/language/plugin",
     "/routes",
     "/answering",
     "/files",

@@ -48,7 +48,9 @@ fn every_section_that_is_named_is_one() {
     let named = RELOADED.iter().copied().chain(SECTION_OPTIONS.iter().map(|(section, _)| *section));
     assert!(named.clone().all(|section| settings.get(section).is_some()), "{:?}", named.collect::<Vec<_>>());
     assert!(KEPT.iter().all(|(pointer, _)| settings.pointer(pointer).is_some()));
-    let allowed = APPLICATION_SETTINGS.iter().chain(&DAEMON_ENVIRONMENT_SETTINGS);
+    // The settings are those of Python.
+    let is_there = |pointer: &&&str| !pointer.starts_with("/language/") || pointer.starts_with("/language/python/");
+    let allowed = APPLICATION_SETTINGS.iter().filter(is_there).chain(&DAEMON_ENVIRONMENT_SETTINGS);
     assert_eq!(allowed.filter(|pointer| settings.pointer(pointer).is_none()).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 
@@ -62,8 +64,10 @@ fn configured(directory: &Directory, lines: &[String]) -> Result<(Settings, Vec<
     match read(&arguments, &[], &bolide_configuration::launcher::Launcher::default()) {
         Ok(Reading::Run { mut settings, sources, .. }) => {
             // The application sees its configuration as written, whatever that means.
-            settings.language.python_mut().module.shown_options.clear();
-            settings.language.python_mut().module.shown_magic.clear();
+            if let Some(python) = settings.language.python_mut() {
+                python.module.shown_options.clear();
+                python.module.shown_magic.clear();
+            }
             Ok((*settings, sources.privileged))
         }
         other => Err(format!("{text}: {other:?}")),
@@ -87,7 +91,7 @@ fn with_files(line: &str, directory: &Directory) -> String {
 
 fn prepare(directory: &Directory) {
     let here = directory.path();
-    for name in ["shop/static", "shop/public", "shop/private", "shop/env", "sites"] {
+    for name in ["shop/static", "shop/public", "shop/private", "shop/env", "shop/cgi-bin", "sites"] {
         std::fs::create_dir_all(here.join(name)).expect("made");
     }
     for (name, text) in [
@@ -95,6 +99,7 @@ fn prepare(directory: &Directory) {
         ("shop/env/NAME", "value"),
         ("shop/.env", "SHOP=open"),
         ("shop/mime.types", ""),
+        ("shop/cgi-bin/app.cgi", ""),
         ("gunicorn.conf.py", ""),
     ] {
         std::fs::write(here.join(name), text).expect("written");

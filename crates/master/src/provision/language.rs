@@ -6,8 +6,9 @@ use std::ffi::OsString;
 use bolide_contract::settings::{Language, Settings};
 use bolide_supervision::error::StartError;
 
+use crate::provision::own_program::OwnPrototype;
 use crate::provision::program::{Installed, Program};
-use crate::provision::python;
+use crate::provision::{plugin, python};
 
 /// Chooses the program of the settings' language. `search` is the value of PATH.
 ///
@@ -17,5 +18,7 @@ pub fn program_of(settings: &Settings, installed: &Installed, search: Option<OsS
     let (root, directory) = (settings.confinement.root.as_deref(), settings.application.chdir.as_deref());
     match &settings.language {
         Language::Python(settings) => python::program(settings, root, directory, installed, search),
+        Language::Cgi(_) => OwnPrototype::Cgi.program(root, directory, installed),
+        Language::Plugin(plugin) => OwnPrototype::Plugin(plugin::library(plugin, installed)?).program(root, directory, installed),
     }
 }

@@ -38,6 +38,10 @@ const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 /// Loads the applications of these settings, and adds their errors to the report.
 pub fn check_load(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) {
+    if settings.language.programs().is_some() {
+        // Programs are executed for requests, and `check` has looked for their files: nothing is loaded.
+        return;
+    }
     let found = loaded(settings, configuration, report).unwrap_or_else(|error| vec![failure(&error.to_string())]);
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
     // The relative paths of the next configuration start from here.

@@ -11,6 +11,8 @@ pub mod language;
 pub mod load_check;
 pub mod memories;
 pub mod message_queues;
+pub mod own_program;
+pub mod plugin;
 pub mod program;
 pub mod python;
 pub mod renewing;

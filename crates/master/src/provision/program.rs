@@ -21,6 +21,8 @@ pub struct Program {
 /// What is installed with the server.
 #[derive(Debug, Clone, Default)]
 pub struct Installed {
+    /// The program `bolide`, which may be this process or in the package. `None`: only Python runs the master here.
+    pub program: Option<PathBuf>,
     /// The Python that runs the console script, or that belongs to the package of the plain program.
     pub interpreter: Option<PathBuf>,
     /// The directory that contains the Python package `bolide`.

@@ -126,7 +126,8 @@ mod tests {
         let search = Some(directory.path().join("path").into_os_string());
         let own = Path::new("/opt/python");
         let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
-        let installed = Installed { interpreter: Some(own.into()), package_directory: Some("/packages".into()) };
+        let installed =
+            Installed { interpreter: Some(own.into()), package_directory: Some("/packages".into()), ..Installed::default() };
         let chosen = program(&python, None, None, &installed, search.clone()).expect("chosen");
         assert_eq!(chosen.executable, virtualenv.join("bin/python"));
         assert_eq!(chosen.arguments, ["/packages/bolide/prototype.py"]);

@@ -210,6 +210,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     let watched: Vec<_> = living.filter_map(|child| child.row().map(|row| (child.id, row, kind(child)))).collect();
     let counts_waiting = provision.settings().lifecycle.harakiri_policy.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
+    let stack = provision.settings().language.name_of_stack();
     let writes_reports = provision.settings().lifecycle.crash_reports.is_some();
     let owes_stack = |id: u64, request: &InFlight| {
         let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else { return false };
@@ -224,7 +225,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 };
                 let (told, limit) = (exit_report::requests(std::slice::from_ref(&request), now), duration(limit_ms));
                 let verb = if child.is_request_worker() { "serves" } else { "works on" };
-                let text = format!("harakiri: {child} {verb} {told}, the limit is {limit}; its Python stack:");
+                let text = format!("harakiri: {child} {verb} {told}, the limit is {limit}; its {stack}:");
                 let worker = child.worker_number().unwrap_or_default();
                 bolide_log::announce_stack(worker, pid.as_raw().unsigned_abs(), &text, log_sink::line);
                 // A thread that has ended has no stack to write; the second check detects that.

@@ -11,9 +11,11 @@ use bolide_configuration::suggest;
 use crate::catalog::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
 use crate::topics::application::naming::ApplicationOption;
+use crate::topics::languages::{cgi, plugins};
 use crate::topics::{
     answering, application, asynchronous, attendant, clients, control, emperor, files, gevent, hooks, identity, interpreter,
-    language, logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls, watching,
+    language, languages, logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls,
+    watching,
 };
 
 /// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
@@ -33,6 +35,8 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Greenlets, gevent::ENTRIES),
+    (Theme::Cgi, cgi::ENTRIES),
+    (Theme::Plugins, plugins::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),
@@ -117,7 +121,10 @@ pub fn example_configurations(row: &OptionRow) -> Vec<(Vec<&'static str>, usize)
         line.split_once(" =").map_or(line, |(name, _)| name)
     }
     let is_own = |line: &str| option_of(line) == row.name();
-    let is_application = |line: &str| ApplicationOption::ALL.iter().any(|option| option.name() == option_of(line));
+    let is_application = |line: &str| {
+        ApplicationOption::ALL.iter().any(|option| option.name() == option_of(line))
+            || languages::APPLICATIONS.contains(&option_of(line))
+    };
     let named = row.example.lines().any(is_application);
     let lines: Vec<&str> = (!named).then_some("module = shop").into_iter().chain(row.example.lines()).collect();
     let mut configurations = Vec::new();
@@ -152,6 +159,11 @@ impl Catalog {
     /// Returns the row behind a letter of the command line, and the name that the letter stands for.
     pub fn letter(&self, letter: char) -> Option<(&OptionRow, &'static str)> {
         self.by_letter.get(&letter).map(|&(index, name)| (&self.rows[index], name))
+    }
+
+    /// Whether uWSGI has a plugin of this name that has options.
+    pub fn is_plugin_of_uwsgi(&self, name: &str) -> bool {
+        self.rows.iter().any(|row| row.home == name)
     }
 
     /// Returns every row: the themed tables in their order, then all other names, most used first.

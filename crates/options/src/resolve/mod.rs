@@ -17,7 +17,7 @@ pub use work::{NO_APPLICATION, NO_SOCKET, WITHOUT_APPLICATION};
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::host_info::HostInfo;
 use bolide_configuration::pair::Pair;
-use bolide_contract::answering::{Answering, RouteRule};
+use bolide_contract::answering::{Answering, CancelOnDisconnect, RouteRule};
 use bolide_contract::attendant::Attendant;
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::confinement::Confinement;
@@ -47,6 +47,7 @@ use crate::topics::files::FilesDraft;
 use crate::topics::gevent::GeventDraft;
 use crate::topics::hooks::HooksDraft;
 use crate::topics::interpreter::{PythonDraft, PythonModuleDraft};
+use crate::topics::languages::{Modifier, ModifiersDraft, cgi, plugins};
 use crate::topics::logging::LoggingDraft;
 use crate::topics::mules::MulesDraft;
 use crate::topics::processes::{LifecycleDraft, ProcessesDraft};
@@ -60,8 +61,8 @@ use crate::topics::sockets::SocketsDraft;
 use crate::topics::spooler::SpoolerDraft;
 use crate::topics::statistics::StatisticsDraft;
 use crate::topics::{
-    answering, application, control, developing, hooks, identity, interpreter, listeners, logging, platform, processes,
-    recycling, services, sockets, spooler, tls, watching,
+    answering, application, control, developing, hooks, identity, interpreter, languages, listeners, logging, platform,
+    processes, recycling, services, sockets, spooler, tls, watching,
 };
 
 const MEBIBYTE: u64 = 1024 * 1024;
@@ -77,10 +78,15 @@ pub fn resolve(
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
     unsupported::note_allowed(&mut draft, read);
     sockets::note_shared(&mut draft, &read.effects);
+    plugins::note_named(&mut draft, &read.effects, |name| catalog().is_plugin_of_uwsgi(name));
     for pair in &read.effects {
         match catalog().get(&pair.key) {
             Some(row) => draft.apply(row, pair, read),
-            None => unsupported::report_unknown(&mut draft, pair, read, others),
+            None => match plugins::take_unknown(&mut draft, pair) {
+                Ok(true) => {}
+                Ok(false) => unsupported::report_unknown(&mut draft, pair, read, others),
+                Err(diagnostic) => draft.diagnostics.push(diagnostic),
+            },
         }
     }
     let (settings, diagnostics) = draft.complete(read, positional);
@@ -133,6 +139,18 @@ impl<'a> Draft<'a> {
             Status::Absent(instead) => {
                 let message = format!("`{}` is not supported: it has no effect", pair.key);
                 self.diagnostics.push(Diagnostic::warning(Some(location), message).advise(instead));
+            }
+            Status::Refused(instead) if row.name().ends_with("-modifier1") => {
+                let number = self.bounded_u32(row, pair).map(|number| u8::try_from(number).unwrap_or(u8::MAX));
+                match number {
+                    Ok(number) => self.of::<ModifiersDraft>().0.push(Modifier {
+                        number,
+                        key: pair.key.clone(),
+                        location: location.clone(),
+                        instead,
+                    }),
+                    Err(diagnostic) => self.diagnostics.push(diagnostic),
+                }
             }
             Status::Refused(instead) => {
                 self.diagnostics
@@ -211,6 +229,8 @@ struct Served {
     sockets: SocketsDraft,
     python: PythonDraft,
     applications: Vec<Application>,
+    /// The language of the applications, if it is not Python.
+    other_language: Option<Language>,
     application: ApplicationSettings,
     caches: Vec<SharedCache>,
     preloaded: Vec<PreloadedItem>,
@@ -227,10 +247,16 @@ impl Served {
     fn complete(draft: &mut Draft, positional: Option<&PositionalApplication>, context: &mut Context) -> Served {
         let mut found = work::Found::of(draft);
         let is_jailed = draft.of::<Confinement>().root.is_some();
+        let mounts = plugins::take_mounts(draft);
         let applications = draft.take::<ApplicationDraft>();
         let is_needed = applications.is_needed;
         let applications = applications.complete(positional, draft.of(), is_jailed, context);
         let applications = application::below_script_name(applications, draft.of(), context);
+        let other_language = languages::complete(draft, &applications, mounts, is_jailed, context);
+        if other_language.is_some() {
+            work::warn_of_python(context);
+        }
+        draft.take::<ModifiersDraft>().check(other_language.as_ref(), context);
         let mut sockets = draft.take::<SocketsDraft>();
         sockets.add_default(draft.of(), context);
         let has_script = draft.of::<PythonDraft>().script.is_some();
@@ -247,6 +273,10 @@ impl Served {
             answering::health::warn_of_hidden(path, &answering.routes, &files, context);
         }
         let fairness = Fairness::take(&mut answering);
+        if matches!(other_language, Some(Language::Cgi(_))) && fairness.cancel.is_none() {
+            // As in uWSGI, a program does not outlive its client.
+            answering.answering.cancel_on_disconnect = CancelOnDisconnect::Reset;
+        }
         let (rules, answering, compiled) = answering.complete(checked_cache, context);
         let needs_files = !compiled.routes.needs.directories.is_empty() || compiled.routes.needs.media_types;
         let application = draft.take::<ApplicationSettings>();
@@ -256,7 +286,7 @@ impl Served {
         let serves_itself = files.is_some() || answers_from_cache || answering_rules > own_rules;
         check_hosts(application.by_host, context);
         // An invalid application on the command line gets an error of its own.
-        let requests = match (!applications.is_empty() || positional.is_some(), serves_itself) {
+        let requests = match (!applications.is_empty() || other_language.is_some() || positional.is_some(), serves_itself) {
             (true, _) => Requests::Served,
             (false, true) => Requests::ServedFromFiles,
             (false, false) => Requests::NotFound,
@@ -272,6 +302,7 @@ impl Served {
             sockets,
             python,
             applications,
+            other_language,
             application,
             caches,
             preloaded,
@@ -308,7 +339,10 @@ impl Shape {
         let listeners = listeners::complete(sockets, &draft.take(), &clients, &identity, context);
         platform::note_unused_port(&listeners, context);
         let processes = draft.take::<ProcessesDraft>();
-        let workers = processes.complete(&served.python, context);
+        let mut workers = processes.complete(&served.python, context);
+        if let Some(Language::Cgi(cgi)) = &mut served.other_language {
+            cgi::share_programs(cgi, &processes, &mut workers);
+        }
         let mut scaling = draft.take::<ScalingDraft>().complete(workers.processes, context);
         // Workers without a socket have nothing to do.
         scaling.starts_empty |= !has_sockets;
@@ -366,7 +400,7 @@ fn settings(mut draft: Draft, mut served: Served, shape: Shape, context: &mut Co
         listeners: shape.listeners,
         applications: served.applications,
         application,
-        language: Language::Python(Box::new(python)),
+        language: served.other_language.unwrap_or_else(|| Language::Python(Box::new(python))),
         workers: shape.workers,
         helpers,
         mules,

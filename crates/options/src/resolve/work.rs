@@ -117,6 +117,12 @@ pub fn check_emperor(requests: Requests, found: Found, emperor: &Location, conte
     context.diagnostics.push(Diagnostic::error(Some(emperor), message).advise(advice));
 }
 
+/// Options that only Python's adapter reads, beside those of the chapters of asynchronous applications and greenlets.
+const OF_PYTHON: &str = "import shared-import spooler-import pythonpath virtualenv pyargv paste-logger log-config \
+    optimize no-site py-sys-executable thread-stack-size wsgi-strict wsgi-disable-file-wrapper catch-exceptions \
+    reload-on-exception \
+    pymodule-alias post-pymodule-alias warmup reload-probe refork-after py-autoreload mule mules spooler callable factory";
+
 /// Warns of each option that has no effect, because an emperor neither serves nor has workers.
 fn warn_of_idle(context: &mut Context) {
     for pair in &context.read.effects {
@@ -129,6 +135,19 @@ fn warn_of_idle(context: &mut Context) {
             let value = pair.value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
             let advice = format!("write it into the files of the vassals, or `vassal-set = {}{value}` for all", pair.key);
             context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
+        }
+    }
+}
+
+/// Warns of each option that has no effect because the applications are not Python's.
+pub fn warn_of_python(context: &mut Context) {
+    for pair in &context.read.effects {
+        let Some(row) = catalog().get(&pair.key) else { continue };
+        let is_of_python = matches!(row.theme, Theme::Asynchronous | Theme::Greenlets)
+            || OF_PYTHON.split_ascii_whitespace().any(|name| name == row.name());
+        if matches!(row.status, Status::Supported(_)) && is_of_python {
+            let message = format!("`{}` has no effect: it is for Python, and the applications are in another language", pair.key);
+            context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message));
         }
     }
 }

@@ -141,18 +141,6 @@ pub fn arguments(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     Ok(values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// There is nothing to load; a plugin that is not built in gets a warning.
-pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
-    for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        if !bolide_configuration::conditionals::is_built_in(name) {
-            draft.diagnostics.push(Diagnostic::warning(
-                Some(&pair.location),
-                format!("the plugin `{name}` is not built in: its features are missing"),
-            ));
-        }
-    }
-}
-
 /// Sets a variable for each file of the directory.
 pub fn read_envdir(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (location, directory) = (&pair.location, draft.host.directory.join(values::text(pair)?));

@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod identity;
 pub mod interpreter;
 pub mod language;
+pub mod languages;
 pub mod listeners;
 pub mod logging;
 pub mod mules;

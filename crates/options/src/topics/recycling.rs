@@ -261,7 +261,7 @@ pub fn check_refork(settings: &Settings, context: &mut Context) {
         return;
     }
     let place = context.read.effects.iter().rev().find(|pair| pair.key == "refork-after").map(|pair| &pair.location);
-    let is_gevent = settings.language.python().gevent.is_some();
+    let is_gevent = settings.language.greenlets().is_some();
     let (why, advice) = if settings.workers.processes < 2 {
         ("it needs at least two workers", "set `processes` to 2 or more, or leave it out")
     } else if settings.application.lazy {

@@ -45,12 +45,21 @@ pub struct HeadLimits {
     pub lenient_targets: bool,
     /// What happens to fields whose names have an underscore (`header-map`).
     pub underscores: Underscores,
+    /// The modifier1 of uwsgi packets that is accepted besides 0: the number of the application's language.
+    pub language_modifier: u8,
 }
 
 impl HeadLimits {
     /// These bounds, with everything else as it is by default.
     pub const fn of(request_line_bytes: usize, head_bytes: usize, header_count: usize) -> HeadLimits {
-        HeadLimits { request_line_bytes, head_bytes, header_count, lenient_targets: false, underscores: Underscores::Drop }
+        HeadLimits {
+            request_line_bytes,
+            head_bytes,
+            header_count,
+            lenient_targets: false,
+            underscores: Underscores::Drop,
+            language_modifier: 0,
+        }
     }
 }
 

@@ -94,7 +94,7 @@ impl Uwsgi {
     /// Returns the next request's head, while no body is open.
     pub(super) fn head(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> NextEvent {
         let Progress::Complete(packet) = packet_head(input) else { return Ok((0, SessionEvent::More)) };
-        if packet.modifier1 != 0 {
+        if packet.modifier1 != 0 && packet.modifier1 != limits.language_modifier {
             return Err(not_a_request(input));
         }
         let length = usize::from(packet.vars_bytes);

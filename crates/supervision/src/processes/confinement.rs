@@ -83,12 +83,7 @@ pub fn python_within(
 ) -> Result<(PathBuf, Option<PathBuf>), StartError> {
     let shown = root.display();
     let directory = open_root(root)?;
-    if let Some(chdir) = chdir.filter(|chdir| !is_there(&directory, chdir)) {
-        let directory = chdir.display();
-        return Err(StartError::new(format!(
-            "chroot = {shown} does not contain the directory {directory}: create it, or correct chdir"
-        )));
-    }
+    check_chdir(root, &directory, chdir)?;
     let executable = stripped(root, executable);
     if !is_there(&directory, &executable) {
         return Err(StartError::new(format!(
@@ -100,6 +95,35 @@ pub fn python_within(
     let package_directory =
         package_directory.map(|package| stripped(root, package)).filter(|package| is_there(&directory, package));
     Ok((executable, package_directory))
+}
+
+/// The path of a program, or of a library, within a jail: as it is, or without the jail's own path before it.
+///
+/// # Errors
+/// The jail does not contain the file, or the directory of `chdir`.
+pub fn program_within(root: &Path, chdir: Option<&Path>, file: &Path) -> Result<PathBuf, StartError> {
+    let directory = open_root(root)?;
+    check_chdir(root, &directory, chdir)?;
+    let file = stripped(root, file);
+    if !is_there(&directory, &file) {
+        return Err(StartError::new(format!(
+            "chroot = {} does not contain {}: copy it there, with the libraries that it needs",
+            root.display(),
+            file.display()
+        )));
+    }
+    Ok(file)
+}
+
+fn check_chdir(root: &Path, directory: &File, chdir: Option<&Path>) -> Result<(), StartError> {
+    match chdir.filter(|chdir| !is_there(directory, chdir)) {
+        None => Ok(()),
+        Some(chdir) => Err(StartError::new(format!(
+            "chroot = {} does not contain the directory {}: create it, or correct chdir",
+            root.display(),
+            chdir.display()
+        ))),
+    }
 }
 
 /// A path of the system relative to a root. A path outside of the root is returned as it is.

@@ -35,7 +35,7 @@ pub fn check(location: &Location, settings: &Settings, context: &mut Context) {
     if settings.answering.cancel_on_disconnect == CancelOnDisconnect::Off {
         return;
     }
-    if settings.applications.is_empty() {
+    if settings.applications.is_empty() && settings.language.python().is_some() {
         let message = "`cancel-on-disconnect` has no effect without an application";
         context.diagnostics.push(Diagnostic::note(Some(location), message));
         return;

@@ -195,13 +195,6 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// uWSGI: Without it, uWSGI continues without any application and answers 500.
     /// Example: need-app = true
     on("need-app", Setting::Switch(field!(ApplicationDraft.is_needed))).reach(Reach::Application),
-    /// Plugins to load. Languages, routers and loggers are built in, so there is nothing to load. A warning lists plugins that
-    /// are not built in.
-    /// Example: plugins = python3,http
-    list("plugins", set!(|draft, _, pair| interpreter::check_plugins(draft, pair))).reach(Reach::Application),
-    /// The directory of plugins.
-    /// Why: languages are built in and there are no plugin files
-    accepted("plugins-dir", Value::List),
     /// Run CPython's own after-fork handlers.
     /// Why: it is always done
     accepted("py-call-osafterfork", Value::Switch),

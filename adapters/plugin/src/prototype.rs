@@ -1,0 +1,257 @@
+//! The prototype of a plugin: loads the library and the applications, and serves in each worker. It does not know languages. The
+//! prototype's process runs it, and each worker until it serves.
+
+use std::ffi::c_void;
+use std::io;
+use std::mem::size_of;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bolide_abi::{BOLIDE_LOADS_AFTER_FORK, BOLIDE_ONE_THREAD, bolide_instance, bolide_pair};
+use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
+use bolide_contract::settings::{Language, Plugin, Settings};
+use bolide_engine::mounts::Mounts;
+use bolide_engine::request::variables::{OwnVariable, Variables};
+use bolide_engine::taken_connections::TakenConnections;
+use bolide_engine::{Assignment, ListeningSocket};
+use bolide_prototype::{Application, FailureNote, Loading, plain_process};
+use nix::unistd::{ForkResult, fork};
+
+use crate::language::{PluginLanguage, show_stack};
+use crate::lent::AnswerTerms;
+use crate::library::Adapter;
+use crate::variables::{Table, text_of};
+use crate::{event_loop, host, reasons};
+
+/// What CGI calls the name and version of the server.
+const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
+
+/// The prototype's half of a plugin.
+pub struct PluginApplication {
+    library: PathBuf,
+    boot: Option<Boot>,
+    adapter: Option<Adapter>,
+}
+
+impl PluginApplication {
+    pub fn new(library: PathBuf) -> PluginApplication {
+        PluginApplication { library, boot: None, adapter: None }
+    }
+
+    fn boot(&self) -> io::Result<&Boot> {
+        self.boot.as_ref().ok_or_else(|| io::Error::other("nothing was prepared"))
+    }
+
+    /// Loads the library and starts the language.
+    fn start(&self, boot: &Boot, plugin: &Plugin) -> Result<Adapter, String> {
+        let adapter = Adapter::load(&self.library, &host::TABLE)?;
+        let threads = boot.settings.workers.threads.most();
+        if adapter.has(BOLIDE_ONE_THREAD) && threads > 1 {
+            return Err(format!(
+                "{} runs in one thread of a process: remove `threads`, and set `processes` to the number of requests that may \
+                    run at the same time",
+                adapter.language()
+            ));
+        }
+        if adapter.table.run.is_some() && threads > 1 {
+            return Err(format!("{} has an event loop, which is one thread: remove `threads`", adapter.language()));
+        }
+        if let Some(start) = adapter.table.start {
+            let instance = instance_of(boot, plugin, threads);
+            // SAFETY: the adapter's function, and an instance that lives as long as the process.
+            if unsafe { start(instance) } != 0 {
+                return Err(format!("{} can't start: {}", adapter.language(), reasons::take()));
+            }
+        }
+        Ok(adapter)
+    }
+
+    fn load_applications(adapter: &Adapter, plugin: &Plugin) -> Result<(), String> {
+        let Some(load) = adapter.table.load else { return Err("it has no function `load`".to_owned()) };
+        for (number, application) in plugin.applications.iter().enumerate() {
+            let (source, mount) = (text_of(application.source.as_bytes()), text_of(application.mount.as_bytes()));
+            // SAFETY: the adapter's function, and texts that live during the call.
+            if unsafe { load(number as u32, source, mount) } != 0 {
+                let reason = reasons::take();
+                return Err(format!("{} ({}) can't be loaded: {reason}", application.source, application.origin));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn plugin_of(settings: &Settings) -> io::Result<&Plugin> {
+    match &settings.language {
+        Language::Plugin(plugin) => Ok(plugin),
+        Language::Python(_) | Language::Cgi(_) => Err(io::Error::other("the applications are not a plugin's")),
+    }
+}
+
+/// The application in the name of a process.
+fn label_of(plugin: &Plugin) -> String {
+    let first = plugin.applications.first().map_or(plugin.name.as_str(), |first| first.source.as_str());
+    let file = first.rsplit('/').next().unwrap_or(first);
+    match plugin.applications.len() {
+        0 | 1 => file.to_owned(),
+        count => format!("{file} +{}", count - 1),
+    }
+}
+
+/// The instance as an adapter sees it. It is never freed.
+fn instance_of(boot: &Boot, plugin: &Plugin, threads: u32) -> *const bolide_instance {
+    let options: &'static Vec<(String, String)> = Box::leak(Box::new(plugin.options.clone()));
+    let pairs =
+        options.iter().map(|(name, value)| bolide_pair { name: text_of(name.as_bytes()), value: text_of(value.as_bytes()) });
+    let pairs: &'static [bolide_pair] = Box::leak(pairs.collect());
+    Box::leak(Box::new(bolide_instance {
+        size: size_of::<bolide_instance>() as u32,
+        processes: boot.settings.workers.processes,
+        threads,
+        generation: boot.generation,
+        software: text_of(SERVER_SOFTWARE.as_bytes()),
+        options: pairs.as_ptr(),
+        option_count: pairs.len(),
+    }))
+}
+
+impl Application for PluginApplication {
+    type Error = io::Error;
+
+    fn prepare(&mut self, boot: &Boot) -> io::Result<()> {
+        plain_process::prepare(boot, &label_of(plugin_of(&boot.settings)?), Some(show_stack))?;
+        self.boot = Some(boot.clone());
+        Ok(())
+    }
+
+    fn load(&mut self) -> io::Result<Loading> {
+        let boot = self.boot()?;
+        let plugin = plugin_of(&boot.settings)?;
+        let adapter = match self.start(boot, plugin) {
+            Ok(adapter) => adapter,
+            Err(reason) => return Ok(Loading::Failed(format!("plugin = {} ({}): {reason}", plugin.name, plugin.origin))),
+        };
+        if adapter.has(BOLIDE_LOADS_AFTER_FORK) && !boot.settings.application.lazy {
+            // The next prototype loads nothing, and each worker loads the library itself.
+            return Ok(Loading::Unshared);
+        }
+        if let Err(reason) = PluginApplication::load_applications(&adapter, plugin) {
+            return Ok(Loading::Failed(reason));
+        }
+        if let Some(directory) = &boot.settings.application.chdir_after {
+            std::env::set_current_dir(directory)?;
+        }
+        self.adapter = Some(adapter);
+        Ok(Loading::Loaded)
+    }
+
+    fn freeze(&mut self) -> io::Result<()> {
+        if let Some(freeze) = self.adapter.and_then(|adapter| adapter.table.freeze) {
+            // SAFETY: the adapter's function, in the thread that has loaded the application.
+            unsafe { freeze() };
+        }
+        Ok(())
+    }
+
+    fn fork(&mut self, _kind: ChildKind) -> io::Result<ForkResult> {
+        let table = self.adapter.map(|adapter| adapter.table);
+        if let Some(before_fork) = table.and_then(|table| table.before_fork) {
+            // SAFETY: the adapter's function, in the thread that has loaded the application.
+            unsafe { before_fork() };
+        }
+        // SAFETY: a prototype waits for orders. Its language may have threads only if it says that it can't be forked.
+        let forked = unsafe { fork() };
+        let is_parent = !matches!(forked, Ok(ForkResult::Child));
+        if is_parent && let Some(after_fork) = table.and_then(|table| table.after_fork_in_parent) {
+            // SAFETY: as before the fork.
+            unsafe { after_fork() };
+        }
+        Ok(forked?)
+    }
+
+    fn become_worker(&mut self, number: u32) -> io::Result<()> {
+        let boot = self.boot()?;
+        plain_process::become_worker(boot, number, &label_of(plugin_of(&boot.settings)?))?;
+        let Some(after_fork) = self.adapter.and_then(|adapter| adapter.table.after_fork_in_child) else { return Ok(()) };
+        // SAFETY: the adapter's function, in the thread that was forked.
+        match unsafe { after_fork(number) } {
+            0 => Ok(()),
+            _ => Err(io::Error::other(format!("worker {number} can't be set up: {}", reasons::take()))),
+        }
+    }
+
+    fn serve(&mut self, assignment: Assignment, _note: FailureNote) -> io::Result<i32> {
+        let adapter = self.adapter.ok_or_else(|| io::Error::other("nothing was loaded"))?;
+        let language = language_of(adapter, &assignment)?;
+        if adapter.table.run.is_some() {
+            return event_loop::serve(language, assignment);
+        }
+        let mut serving = Serving { language, assignment: Some(assignment), served: Ok(()) };
+        match adapter.table.without_lock {
+            // SAFETY: the adapter's function calls the body once, with the argument, which lives here.
+            Some(without_lock) => unsafe { without_lock(serve_body, (&raw mut serving).cast()) },
+            None => serving.run(),
+        }
+        serving.served?;
+        language.terms.taken.finish();
+        Ok(0)
+    }
+}
+
+/// A worker's loop as the body of a call.
+struct Serving {
+    language: &'static PluginLanguage,
+    assignment: Option<Assignment>,
+    served: io::Result<()>,
+}
+
+impl Serving {
+    fn run(&mut self) {
+        self.served = match self.assignment.take() {
+            Some(assignment) => bolide_engine::serve(self.language, assignment),
+            None => Err(io::Error::other("the plugin has called the body of `without_lock` twice")),
+        };
+    }
+}
+
+unsafe extern "C" fn serve_body(serving: *mut c_void) {
+    // SAFETY: `serve` waits for the call that was given this, and does not use it in the meantime.
+    unsafe { (*serving.cast::<Serving>()).run() };
+}
+
+/// The language in a worker. It is never freed.
+fn language_of(adapter: Adapter, assignment: &Assignment) -> io::Result<&'static PluginLanguage> {
+    let settings = &assignment.settings;
+    let applications = &plugin_of(settings)?.applications;
+    let row = assignment.scoreboard.row(assignment.row).ok_or(io::ErrorKind::NotFound)?;
+    let mounts = applications.iter().map(|application| application.mount.clone().into_bytes()).collect();
+    let longest_ms = assignment.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0);
+    Ok(Box::leak(Box::new(PluginLanguage {
+        adapter,
+        mounts: Mounts::new(mounts, &settings.application),
+        listeners: assignment.listeners.iter().map(of_listener).collect(),
+        terms: AnswerTerms {
+            taken: TakenConnections::new(row, assignment.worker, settings.workers.threads.most())?,
+            row,
+            write_timeout: Duration::from_millis(longest_ms),
+        },
+    })))
+}
+
+/// The variables that all requests of a listener have.
+fn of_listener(listener: &ListeningSocket) -> Table {
+    let mut table = Table::new();
+    table.set_named(b"GATEWAY_INTERFACE", b"CGI/1.1");
+    table.set_named(b"SERVER_SOFTWARE", SERVER_SOFTWARE.as_bytes());
+    table.set_scheme(listener.is_https());
+    for (name, value) in [
+        (OwnVariable::ServerName, listener.server_name.as_str()),
+        (OwnVariable::ServerPort, &listener.server_port),
+        (OwnVariable::ScriptName, ""),
+        (OwnVariable::PathInfo, ""),
+        (OwnVariable::QueryString, ""),
+    ] {
+        table.set(name, value.as_bytes());
+    }
+    table
+}

@@ -1,0 +1,59 @@
+"""Fixtures of the tests of languages other than Python: servers of the plain program, and directories of CGI programs."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from support.server import program
+
+# Helpers that the tests of processes share.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "process"))
+
+#: Mode of a program's file.
+PROGRAM_MODE = 0o755
+
+
+class Programs:
+    """A directory of CGI programs, and servers that execute them."""
+
+    def __init__(self, directory, serve):
+        self.directory = directory / "programs"
+        self.directory.mkdir()
+        self.serve = serve
+
+    def write(self, name, text, mode=PROGRAM_MODE):
+        """Writes a file. Returns its path."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    def shell(self, name, body, head="Content-Type: text/plain"):
+        """Writes a shell script that begins its answer with this head."""
+        begin = f'printf "{head}\\n\\n"\n' if head else ""
+        return self.write(name, f"#!/bin/sh\n{begin}{body}\n")
+
+    def prepare(self, options="", **more):
+        """A server of this directory that has not been started."""
+        command = [os.environ["BOLIDE_BINARY"]] if os.environ.get("BOLIDE_BINARY") else program()
+        text = f"master = true\ncgi = {self.directory}\n{options}"
+        return self.serve.prepare(text, command=command, **more)
+
+    def start(self, options="", **more):
+        return self.prepare(options, **more).start()
+
+
+@pytest.fixture
+def programs(tmp_path, serve):
+    """A directory of programs: ``programs.shell("hello.sh", "echo hello")``, and ``programs.start()``."""
+    return Programs(tmp_path, serve)
+
+
+@pytest.fixture
+def marks(tmp_path):
+    """A directory in which programs leave files for the test."""
+    directory = Path(tmp_path / "marks")
+    directory.mkdir()
+    return directory
