@@ -55,14 +55,33 @@ fn read(input: &[u8], step: usize) -> Read {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    [
+    let blocks = [
         &b"Content-Type: text/html\n\nbody"[..],
+        b"Content-Type: text/html\r\n\r\nbody",
+        b"Content-Type: text/html\r\n\nbody",
+        b"Content-Type: text/html\n\r\nbody",
         b"Status: 404 Not Found\r\nContent-Type: text/html\r\n\r\nbody",
+        b"Status: 204\n\n",
+        b"Status: 999 None\n\n",
+        b"Status: OK\n\n",
+        b"Status: 200 OK\nStatus: 500 No\n\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n",
         b"Location: /there\n\n",
+        b"Location: https://there.example/\nStatus: 301 Moved Permanently\n\n",
+        b"Content-Length: 4\nContent-Type: text/plain\n\nbody",
+        b"Set-Cookie: a=b\nSet-Cookie: c=d\n\n",
+        b"X-Empty:\n\n",
+        b"X-Spaces: \t a b \t\n\n",
+        b" folded: line\n\n",
+        b"no colon\n\n",
+        b": no name\n\n",
+        b"a name: with a blank\n\n",
+        b"X-Zero: a\0b\n\n",
         b"\n",
+        b"\r\n",
+        b"\r\r\n",
         b"<p>no head</p>\n\n",
-    ]
-    .iter()
-    .map(|seed| seed.to_vec())
-    .collect()
+        b"",
+    ];
+    blocks.iter().map(|block| block.to_vec()).collect()
 }

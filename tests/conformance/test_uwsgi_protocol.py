@@ -182,7 +182,7 @@ def test_every_kind_of_socket_serves_at_once(serve):
         (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "A uwsgi socket received HTTP: write `http-socket`"),
         (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "A uwsgi socket received HTTP: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
-        (b"\x05\x00\x00\x00", "modifier1 is not 0"),
+        (b"\x05\x00\x00\x00", "modifier1 is not that of a request"),
     ],
 )
 def test_another_protocol_is_told_from_this_one(server, data, words):

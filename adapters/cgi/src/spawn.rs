@@ -16,6 +16,11 @@ use nix::unistd::Pid;
 const STACK_BYTES: usize = 64 * 1024;
 /// The highest signal number of Linux.
 const MAX_SIGNAL: c_int = 64;
+/// The kernel's sigaction of the default action is all zeros (SIG_DFL, no flags, an empty mask), in a structure of at most this
+/// size on any machine.
+const DEFAULT_ACTION: [u64; 8] = [0; 8];
+/// Size of the kernel's signal set in bytes.
+const SIGNAL_SET_BYTES: usize = MAX_SIGNAL as usize / 8;
 /// The exit status of a child that could not execute its program. No one reads it.
 const NOT_EXECUTED: c_int = 127;
 /// Descriptors below this are closed one by one where the kernel lacks close_range(2), which Linux 5.9 has.
@@ -162,14 +167,15 @@ pub fn empty_file() -> io::Result<File> {
     File::open("/dev/null").or_else(|_| Ok(memfd_create(c"bolide-cgi", MFdFlags::MFD_CLOEXEC)?.into()))
 }
 
-/// The signals whose action is not the default one.
+/// The signals whose action may not be the default one. The C library keeps some for itself and does not tell their actions,
+/// which may be inherited.
 fn changed_signals() -> Vec<c_int> {
     let is_changed = |signal: &c_int| {
         let mut action = MaybeUninit::<libc::sigaction>::uninit();
         // SAFETY: the call only fills the structure, which is read if it has succeeded.
         unsafe {
-            libc::sigaction(*signal, std::ptr::null(), action.as_mut_ptr()) == 0
-                && action.assume_init().sa_sigaction != libc::SIG_DFL
+            libc::sigaction(*signal, std::ptr::null(), action.as_mut_ptr()) != 0
+                || action.assume_init().sa_sigaction != libc::SIG_DFL
         }
     };
     (1..=MAX_SIGNAL).filter(is_changed).collect()
@@ -207,7 +213,8 @@ fn set_up(plan: &Plan<'_>) -> Step {
             }
         }
         for signal in plan.changed_signals {
-            libc::signal(*signal, libc::SIG_DFL);
+            // The kernel's own call, because the C library refuses the signals that it keeps for itself.
+            libc::syscall(libc::SYS_rt_sigaction, *signal, DEFAULT_ACTION.as_ptr(), std::ptr::null::<u64>(), SIGNAL_SET_BYTES);
         }
         if libc::chdir(plan.directory) < 0 {
             return Step::Directory;
