@@ -47,7 +47,7 @@ impl Language for CgiLanguage {
 }
 
 impl App for CgiApp {
-    /// No header block is kept: the start of a program costs much more than its variables.
+    /// Variables are made for each request, because starting a program costs much more.
     type Memo = ();
     type Pending = RunNumber;
     const STREAMS_BODY: bool = true;

@@ -9,7 +9,7 @@ use bolide_engine::ListeningSocket;
 use bolide_engine::request::Request;
 use bolide_engine::request::variables::{OwnVariable, Variables};
 
-/// Where programs are found if the server itself has no PATH.
+/// The PATH of programs if that of the server is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
 

@@ -31,7 +31,7 @@ pub struct Head {
     is_redirect: bool,
 }
 
-/// Why a header block is refused, as the rest of a sentence about the program.
+/// Why a header block is refused, for a message about the program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HeadFault(pub String);
 

@@ -20,13 +20,13 @@ const MAX_PARTS: u32 = 4;
 
 /// Where the body is.
 pub enum Input {
-    /// It has no length, and is collected before the program starts.
+    /// The client has not sent its length, so it is collected before the program starts.
     Collected(Box<Collector>),
     /// What is here of it, and the program has not started.
     Whole(Whole),
     /// The program may read.
     Open(Writer),
-    /// All of it was written, or the program reads no more.
+    /// All of it was written, or the program has stopped reading.
     Closed,
 }
 
@@ -40,7 +40,7 @@ pub struct Whole {
 /// The write end of a program's standard input.
 pub struct Writer {
     pipe: OwnedFd,
-    /// A part that has no room in the pipe, and how much of it was written.
+    /// A part that does not fit into the pipe, and how much of it was written.
     part: Vec<u8>,
     written: usize,
     is_last: bool,
@@ -193,7 +193,7 @@ impl Writer {
         self.written == self.part.len()
     }
 
-    /// Writes the part. False: a rest is left, because the pipe is full (then it has no room) or the program reads no more.
+    /// Writes the part. Returns false if some of it is left, because the pipe is full or the program has stopped reading.
     fn write(&mut self) -> bool {
         while !self.is_written() {
             match write(&self.pipe, &self.part[self.written..]) {

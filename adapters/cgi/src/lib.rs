@@ -3,7 +3,7 @@
 //!
 //! One thread of a worker serves requests and attends to the pipes of the running programs, in one loop. The parts:
 //!
-//! * [`prototype`]: a prototype that loads nothing, and the start of a worker.
+//! * [`prototype`]: checks the configured places, and starts a worker.
 //! * [`worker`]: the loop.
 //! * [`app`]: what the engine calls.
 //! * [`tools`]: what all requests share, and the engine's counters.

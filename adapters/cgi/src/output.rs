@@ -50,7 +50,7 @@ pub enum OutputState {
     TooLong,
     /// The client has left.
     Gone,
-    /// The program has done this: the rest of a sentence.
+    /// What the program has done wrong, for a message about it.
     Fault(String),
 }
 
@@ -93,7 +93,7 @@ impl Output {
         !matches!(self.head, HeadStage::Reading(_))
     }
 
-    /// Why there is no head, as the rest of a sentence.
+    /// Why the head is missing, for a message about the program.
     pub fn head_fault(&self) -> String {
         match &self.head {
             HeadStage::Reading(reader) if !reader.is_empty() => {
@@ -215,7 +215,7 @@ impl Output {
     }
 }
 
-/// Begins the answer with a head of the program's. The error is the rest of a sentence about the program.
+/// Begins the answer with the program's head. The error says what is wrong with it, for a message about the program.
 fn begin(head: &Head, answer: &mut Answer<'_>) -> Result<(), String> {
     let status = head.status();
     let begun = match std::str::from_utf8(status).ok().and_then(|status| status.parse().ok()) {

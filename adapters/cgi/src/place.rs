@@ -10,7 +10,7 @@ use bolide_contract::settings::Cgi;
 use bolide_files::roots::{FileType, OpenedRoot, Refusal, ResolvedPath, Root, as_path};
 use nix::unistd::{AccessFlags, access};
 
-/// Maximum size in bytes of a path: Linux accepts no longer one.
+/// The longest path in bytes that Linux accepts (PATH_MAX).
 const MAX_PATH_BYTES: usize = 4096;
 /// Maximum number of components that are looked up.
 const MAX_COMPONENTS: usize = 64;
@@ -47,10 +47,10 @@ pub struct Script<'p> {
     pub is_file: bool,
 }
 
-/// A request that has no program.
+/// Why a request does not lead to a program.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoScript {
-    /// There is no such file, or no configured place is for this path.
+    /// The file does not exist, or the path is outside all configured places.
     Missing,
     /// It is there and must not be executed, for this reason.
     Forbidden(String),
@@ -73,7 +73,7 @@ impl Places {
         }
         let helper = |(extension, program): &(String, String)| match find_program(program, search) {
             Some(found) => Ok((extension.clone().into_bytes(), found)),
-            None => Err(format!("cgi-helper = {extension}={program}: there is no program `{program}` in PATH")),
+            None => Err(format!("cgi-helper = {extension}={program}: `{program}` is not in PATH")),
         };
         let place = |place: &bolide_contract::settings::CgiPlace| Place {
             mount: place.mount.trim_end_matches('/').as_bytes().to_vec(),

@@ -47,7 +47,7 @@ pub struct Run {
     start: Option<Start>,
     /// The program has been started, and was not reaped.
     child: Option<Child>,
-    /// How it has ended, as the rest of a sentence.
+    /// How it has exited, for a message about it.
     ending: Option<String>,
     input: Input,
     output: Option<Output>,
@@ -147,7 +147,7 @@ impl Run {
         }
     }
 
-    /// Its body has no length and is still arriving.
+    /// Its body is still arriving, and the program must not start before its length is known.
     pub fn is_collecting(&self) -> bool {
         matches!(self.input, Input::Collected(_))
     }
@@ -276,7 +276,8 @@ impl Run {
         }
     }
 
-    /// The program has exited. It is reaped when its group needs no more signals: until then the number stays its own.
+    /// The program has exited. It is reaped once its group has got all signals, because its process group id may be reused
+    /// from then on.
     fn note_exit(&mut self) {
         let Some(child) = &self.child else { return };
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -294,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Reaps a program that has exited and whose group needs no more signals.
+    /// Reaps a program that has exited, once its group has got all signals.
     fn reap(&mut self) {
         let holds_output = self.output.as_ref().is_some_and(|output| output.pipe().is_some());
         if self.ending.is_none() || holds_output || matches!(self.killing, Killing::Asked { .. }) {

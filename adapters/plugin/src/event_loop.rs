@@ -1,5 +1,8 @@
 //! A worker inside the event loop of an adapter: the loop watches a descriptor, and calls a turn when it is readable.
 //!
+//! The functions that C calls are `unsafe`: their pointers are those that `bolide_app.h` asks for. The worker is compared with
+//! that of this thread before it is used.
+//!
 //! It does not know the loop or requests. The thread of the loop runs it.
 
 use std::cell::Cell;

@@ -1,5 +1,8 @@
 //! The functions of the table that an adapter calls. Each finds what its thread has lent, and does one call of the engine.
 //!
+//! C calls them, so each is `unsafe`: its pointers are those that `bolide_app.h` asks for. A request, an answer and a stream are
+//! compared with what this thread has lent before they are used.
+//!
 //! They do not know languages. A thread of a worker runs them in the middle of a call of the adapter, and the prototype those
 //! that need no request.
 
