@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lua_support import Lua, built
 from support.server import program
 
 # Helpers that the tests of processes share.
@@ -57,3 +58,15 @@ def marks(tmp_path):
     directory = Path(tmp_path / "marks")
     directory.mkdir()
     return directory
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """The directory of Lua's adapter, which `bolide plugin build` has made."""
+    return built(tmp_path_factory.mktemp("plugins"))
+
+
+@pytest.fixture
+def lua(serve, library):
+    """Servers of Lua applications."""
+    return Lua(serve, library)

@@ -5,7 +5,7 @@ import signal
 import threading
 
 import pytest
-from lua_support import Lua, bolide, built
+from lua_support import Lua, bolide
 from support import uwsgi
 from support.client import Client, Closed
 from support.files import assert_same, fill, pattern
@@ -98,16 +98,6 @@ local wrong = {
 }
 for name, page in pairs(wrong) do pages["/wrong/" .. name] = page end
 """
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("plugins"))
-
-
-@pytest.fixture
-def lua(serve, library):
-    return Lua(serve, library)
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lua_support import Lua, bolide, built
-
-
-@pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("plugins"))
-
-
-@pytest.fixture
-def lua(serve, library):
-    return Lua(serve, library)
+from lua_support import bolide, built
 
 
 def test_the_library_is_built_from_the_package_and_the_command_is_shown(tmp_path):
