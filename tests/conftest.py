@@ -18,6 +18,11 @@ from support.server import Server
 TEST_SECONDS = 240
 
 
+def pytest_configure(config):
+    """An exception in a thread of a test fails the test: pytest would only warn of it."""
+    config.addinivalue_line("filterwarnings", "error::pytest.PytestUnhandledThreadExceptionWarning")
+
+
 def pytest_collection_modifyitems(items):
     """A hanging test fails. (The command line or a mark of the test may set another limit.)"""
     for item in items:

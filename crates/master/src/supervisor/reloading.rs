@@ -20,6 +20,7 @@ use crate::outcomes::Asker;
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
 use crate::workers::harakiri::Watch;
+use crate::workers::recycling::FollowingChain;
 use crate::workers::scaling::Scaling;
 
 /// The beginning of a reason if the application was loaded but its startup failed (`bolide/lifespan.py`).
@@ -89,6 +90,7 @@ impl Supervisor {
             return Ok(());
         }
         self.plan_generation()?;
+        self.recycling.drop_following();
         let Some(abandoned) = self.generations.reload.request(is_brutal) else { return Ok(()) };
         let is_first = abandoned.reason == Reason::First;
         self.abandon(&abandoned, Some(&format!("for a new one, requested by {by}")), now_ms);
@@ -103,7 +105,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Begins a chain reload, unless one is in progress.
+    /// Begins a chain reload. If workers are being replaced, it follows that, because some of them may have older code already.
     ///
     /// # Errors
     /// Why it can't begin; the error is logged too if a generation serves.
@@ -119,9 +121,12 @@ impl Supervisor {
             return self.reload(asker, false, now_ms);
         }
         if self.recycling.has_chain() || self.generations.is_forming() {
-            let why = "the workers are already being replaced";
-            log_sink::line(&format!("chain reload ({by}): {why}"));
-            return Err(why.to_owned());
+            if self.recycling.follow(FollowingChain { by: by.to_owned(), cause: asker.cause }) {
+                log_sink::line(&format!(
+                    "chain reload ({by}): workers are already being replaced: one more chain reload follows"
+                ));
+            }
+            return Ok(());
         }
         self.end_pause(by, now_ms);
         self.outcomes.note_cause(asker.cause);
@@ -129,6 +134,18 @@ impl Supervisor {
             self.recycling.begin_chain(serving, by, &mut self.children);
         }
         Ok(())
+    }
+
+    /// Begins the chain reload that was requested while workers were being replaced.
+    fn begin_following_chain_if_due(&mut self, now_ms: u64) {
+        if self.generations.serving().is_none() || self.generations.reload.is_loading() {
+            return;
+        }
+        if let Some(following) = self.recycling.take_following() {
+            let asker = Asker { words: &following.by, cause: following.cause };
+            // The error is logged already.
+            drop(self.reload_chain(asker, now_ms));
+        }
     }
 
     /// Reads the configuration again, for the next generation.
@@ -224,6 +241,7 @@ impl Supervisor {
     /// Begins a reload if one is requested or needed, and none is in progress.
     pub(super) fn begin_reload_if_due(&mut self, now_ms: u64) {
         self.begin_following_if_due(now_ms);
+        self.begin_following_chain_if_due(now_ms);
         if !self.generations.reload.may_begin(now_ms) {
             return;
         }

@@ -202,6 +202,7 @@ impl Supervisor {
     pub(super) fn cancel_replacements(&mut self) {
         self.generations.reload.cancel();
         self.recycling.forget();
+        self.recycling.drop_following();
         for child in self.children.iter_mut() {
             child.expires_ms = None;
         }

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, Order};
 use bolide_contract::recycling::Recycling as Limits;
+use bolide_services::reloads::ReloadCause;
 use bolide_supervision::log_sink;
 use bolide_supervision::processes::backoff::Jitter;
 use bolide_supervision::processes::exit_report::Cause;
@@ -22,6 +23,15 @@ use crate::owner::{Owner, Turn, Waits};
 use crate::provision::Provision;
 use crate::workers::refork::Refork;
 
+/// A chain reload that begins when the replacement in progress has ended: workers that were replaced before its request may have
+/// older code.
+#[derive(Debug)]
+pub struct FollowingChain {
+    /// What asked for it last.
+    pub by: String,
+    pub cause: ReloadCause,
+}
+
 /// The worker that is being replaced, and the queue of those to be replaced.
 #[derive(Debug)]
 pub struct Recycling {
@@ -29,6 +39,8 @@ pub struct Recycling {
     queue: VecDeque<u64>,
     /// Workers whose replacement a chain reload has requested, and that have not ended yet.
     chain: Vec<u64>,
+    /// A chain reload that was requested while workers were being replaced. There is at most one, however many requests come.
+    following: Option<FollowingChain>,
     /// A worker that becomes the prototype of the others.
     refork: Refork,
     jitter: Jitter,
@@ -38,7 +50,7 @@ impl Recycling {
     pub fn new() -> Recycling {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.subsec_nanos());
         let jitter = Jitter::new(u64::from(time) << 32 | Pid::this().as_raw() as u64);
-        Recycling { current: None, queue: VecDeque::new(), chain: Vec::new(), refork: Refork::default(), jitter }
+        Recycling { current: None, queue: VecDeque::new(), chain: Vec::new(), following: None, refork: Refork::default(), jitter }
     }
 
     /// Returns the worker that is being replaced.
@@ -164,6 +176,21 @@ impl Recycling {
     /// Returns whether a chain reload is in progress.
     pub fn has_chain(&self) -> bool {
         !self.chain.is_empty()
+    }
+
+    /// Lets a chain reload follow the replacement in progress. Returns whether it is the first.
+    pub fn follow(&mut self, following: FollowingChain) -> bool {
+        self.following.replace(following).is_none()
+    }
+
+    /// Returns the chain reload that follows, if no chain is in progress.
+    pub fn take_following(&mut self) -> Option<FollowingChain> {
+        self.following.take_if(|_| self.chain.is_empty())
+    }
+
+    /// Forgets the chain reload that follows: a generation with the newest code replaces all workers, or the instance exits.
+    pub fn drop_following(&mut self) {
+        self.following = None;
     }
 
     /// Begins a chain reload. `by` names the source of the request.
