@@ -1,5 +1,5 @@
 /* The interface between Bolide and the adapter of a language: two tables of functions. An adapter is a library that exports
- * bolide_adapter_v1. docs/write-a-plugin.md shows one in 25 lines.
+ * bolide_adapter_v1. docs/write-a-plugin.md shows a small one.
  *
  * Made from crates/abi/src/lib.rs. Nothing unwinds over these calls, and no memory changes hands. */
 
@@ -73,7 +73,7 @@
 // Bit of `take_body`: there was something new, if only the end.
 #define BOLIDE_HAS_PART 2
 
-// Bit of `take_body`: the client has disconnected, or sends no more.
+// Bit of `take_body`: the client has disconnected, or will not send more.
 #define BOLIDE_SENDS_NO_MORE 4
 
 // `turn`: there is nothing to wait for but the descriptor.
@@ -182,7 +182,7 @@ typedef struct {
   // `state`.
   size_t (*push)(bolide_answer *answer, const char *part, size_t size, uint32_t flags);
   // Passes a part of the body in a call that can't be suspended: it waits until the client has read enough. It returns `size`,
-  // or `BOLIDE_GONE`. While it waits, it has called `release`.
+  // or `BOLIDE_GONE`. While it waits, it has called `release`. An adapter with `without_lock` calls it without the lock.
   size_t (*write)(bolide_answer *answer, const char *part, size_t size);
   // Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if that failed.
   // Nothing else may be passed in the same call. An adapter that has more to send returns `BOLIDE_SUSPENDED`.
@@ -236,7 +236,7 @@ typedef struct {
   // The number of worker processes, and of threads in each.
   uint32_t processes;
   uint32_t threads;
-  // Counts the loads of the application since the start of the instance, from 1.
+  // How often the instance has loaded the application, this time included.
   uint32_t generation;
   // The server and its version: `bolide/1.0`.
   bolide_text software;
@@ -279,15 +279,16 @@ typedef struct {
   // Prepares a thread. Returns what is passed to the calls of this thread, or NULL after `explain`. Without this function it
   // is NULL. Thread 0 is the one that has loaded the application.
   void *(*enter)(uint32_t thread);
-  // The thread serves no more.
+  // The thread has stopped serving.
   void (*leave)(void *thread);
   // Makes a thread of the language's kind, which calls `body(argument)`. Without this function it is one of the system.
   int (*spawn)(void (*body)(void*), void *argument);
   // Releases the language's lock before this thread waits, and takes it again.
   void (*release)(void *thread);
   void (*acquire)(void *thread);
-  // Calls `body(argument)` without the language's lock, for a language that has no two calls for it. The host then serves in
-  // `body`, so that all calls of the adapter come without the lock, and `release` and `acquire` are not called.
+  // Calls `body(argument)` without the language's lock. Some languages, such as Ruby, offer this instead of a pair of calls.
+  // The host then serves in `body`, so that all calls of the adapter come without the lock, and `release` and `acquire` are
+  // not called.
   void (*without_lock)(void (*body)(void*), void *argument);
   // Runs the handler of one of uWSGI's signals.
   int (*signal)(void *thread, uint8_t number);

@@ -12,7 +12,7 @@
 //! * [`input`], [`output`], [`head`], [`error_lines`]: the body, the answer, its header block, and standard error.
 //! * [`place`], [`environment`], [`spawn`]: which program, with which variables, and how it is executed.
 //!
-//! It knows nothing of configuration files and of the master. The program `bolide` runs it as a prototype, which forks workers.
+//! It does not know configuration files or the master. The program `bolide` runs it as a prototype, which forks workers.
 
 mod app;
 mod environment;

@@ -186,9 +186,10 @@ impl Run {
         };
         let (status, what) = match failure {
             (Step::Exec, error) if error.raw_os_error() == Some(libc::EACCES) => (403, format!("can't be executed: {error}")),
-            (Step::Exec, error) => {
+            (Step::Exec, error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOEXEC | libc::ENOTDIR)) => {
                 (502, format!("can't be executed: {error}; it or the program in its first line is missing or wrong"))
             }
+            (Step::Exec, error) => (502, format!("can't be executed: {error}")),
             (Step::Directory, error) => (403, format!("can't be executed, because its directory can't be entered: {error}")),
             (Step::Setup | Step::Fork, error) => (503, format!("can't be started: {error}")),
         };
@@ -243,6 +244,10 @@ impl Run {
         self.errors = Some(ErrorLines::new(errors, self.name.clone()));
         if let Err(errno) = watched {
             self.kill_now();
+            // The poll would not report its exit, and it would keep its place for good.
+            if let Some(child) = self.child.take() {
+                let _ = waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED);
+            }
             return Err((Step::Setup, errno.into()));
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! What all requests of a worker share: the poll, the start of programs, a buffer, the log, and the engine's counters. It does
-//! not know requests. The thread of a worker runs it.
+//! The tools that the requests of a worker share: the poll, the spawner, a buffer, the log and the counters of the engine. It
+//! does not know requests. The thread of a worker runs it.
 
 use std::cell::Cell;
 use std::fs::File;

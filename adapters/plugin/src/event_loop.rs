@@ -44,7 +44,7 @@ thread_local! {
 /// # Errors
 /// The worker can't be created, or the loop has failed.
 pub fn serve(language: &'static PluginLanguage, assignment: Assignment) -> io::Result<i32> {
-    let Some(run) = language.adapter.table.run else { return Err(io::Error::other("the adapter has no loop")) };
+    let Some(run) = language.adapter.table.run else { return Err(io::Error::other("the adapter does not run a loop")) };
     // The worker serves for the rest of the process' life.
     let of_loop: &'static LoopLanguage = Box::leak(Box::new(LoopLanguage(language)));
     let embedded = EmbeddedWorker::new(of_loop, assignment)?;

@@ -101,7 +101,7 @@ fn with_answer<R>(
 }
 
 const NOTHING: bolide_text = bolide_text { data: c"".as_ptr(), size: 0 };
-const NO_ANSWER: &[u8] = b"there is no answer";
+const NO_ANSWER: &[u8] = b"this thread does not hold the answer";
 
 fn refusal_of<T>(done: Result<T, HeadRefusal>) -> bolide_text {
     done.map_or_else(|why| text_of(why.as_bytes()), |_| NOTHING)

@@ -320,7 +320,7 @@ impl<const IN_LOOP: bool> App for PluginThread<IN_LOOP> {
 
     fn signal(&mut self, number: u8) -> SignalOutcome {
         let Some(signal) = self.held.adapter.table.signal else {
-            bolide_log::line(&format!("signal {number}: {} has no handlers of signals", self.held.adapter.language()));
+            bolide_log::line(&format!("signal {number}: {} does not handle signals", self.held.adapter.language()));
             return SignalOutcome::Failed;
         };
         // SAFETY: the adapter's function, in its thread.

@@ -2,7 +2,7 @@
 //! the process. So an adapter that uses one too late, in another thread, or from within another use, gets an error instead of
 //! memory that is something else by now.
 //!
-//! It knows neither what is lent nor the adapter. Worker threads run it.
+//! It does not know what is lent, or the adapter. Worker threads run it.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};

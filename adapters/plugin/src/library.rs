@@ -79,7 +79,7 @@ impl Adapter {
         let table = unsafe { own.assume_init() };
         let lacks = [("call", table.call.is_none()), ("load", table.load.is_none())];
         if let Some((function, _)) = lacks.iter().find(|(_, lacks)| *lacks) {
-            return Err(format!("{shown} has no function `{function}` in its table"));
+            return Err(format!("the table of {shown} lacks the function `{function}`"));
         }
         Ok(Adapter { table })
     }

@@ -68,7 +68,7 @@ impl PluginApplication {
     }
 
     fn load_applications(adapter: &Adapter, plugin: &Plugin) -> Result<(), String> {
-        let Some(load) = adapter.table.load else { return Err("it has no function `load`".to_owned()) };
+        let Some(load) = adapter.table.load else { return Err("its table lacks the function `load`".to_owned()) };
         for (number, application) in plugin.applications.iter().enumerate() {
             let (source, mount) = (text_of(application.source.as_bytes()), text_of(application.mount.as_bytes()));
             // SAFETY: the adapter's function, and texts that live during the call.

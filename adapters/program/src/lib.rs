@@ -1,7 +1,7 @@
-//! The program `bolide`: the master, or the prototype of a language that has no interpreter's program, which the master executes
-//! as the same program with a hidden argument.
+//! The program `bolide`: the master, or the prototype of a language that does not bring a program of its own. The master executes
+//! itself with a hidden argument for that.
 //!
-//! It knows which adapters there are and nothing of them. The process becomes one or the other.
+//! It knows which adapters there are, and does not look into them. The process becomes one or the other.
 
 use std::io::Write;
 use std::os::fd::RawFd;

@@ -1,7 +1,7 @@
 //! The interface between Bolide and the adapter of a language that is a library: two tables of functions, in terms of C.
 //! `bolide_app.h` is made from this file, comments included.
 //!
-//! It has no code, and knows neither the engine nor a language. Prototypes and workers of plugins use it.
+//! It contains declarations only, and does not depend on the engine or a language. Prototypes and workers of plugins use it.
 
 // The names are those of C, so that a reader of the header finds them here.
 #![allow(non_camel_case_types)]
@@ -55,7 +55,7 @@ pub const BOLIDE_IS_TAKEN_OVER: u32 = 64;
 pub const BOLIDE_MORE_BODY: u32 = 1;
 /// Bit of `take_body`: there was something new, if only the end.
 pub const BOLIDE_HAS_PART: u32 = 2;
-/// Bit of `take_body`: the client has disconnected, or sends no more.
+/// Bit of `take_body`: the client has disconnected, or will not send more.
 pub const BOLIDE_SENDS_NO_MORE: u32 = 4;
 
 /// `turn`: there is nothing to wait for but the descriptor.
@@ -101,7 +101,7 @@ pub struct bolide_instance {
     /// The number of worker processes, and of threads in each.
     pub processes: u32,
     pub threads: u32,
-    /// Counts the loads of the application since the start of the instance, from 1.
+    /// How often the instance has loaded the application, this time included.
     pub generation: u32,
     /// The server and its version: `bolide/1.0`.
     pub software: bolide_text,
@@ -193,7 +193,7 @@ pub struct bolide_host {
     /// `state`.
     pub push: unsafe extern "C" fn(answer: *mut bolide_answer, part: *const c_char, size: usize, flags: u32) -> usize,
     /// Passes a part of the body in a call that can't be suspended: it waits until the client has read enough. It returns `size`,
-    /// or `BOLIDE_GONE`. While it waits, it has called `release`.
+    /// or `BOLIDE_GONE`. While it waits, it has called `release`. An adapter with `without_lock` calls it without the lock.
     pub write: unsafe extern "C" fn(answer: *mut bolide_answer, part: *const c_char, size: usize) -> usize,
     /// Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if that failed.
     /// Nothing else may be passed in the same call. An adapter that has more to send returns `BOLIDE_SUSPENDED`.
@@ -306,15 +306,16 @@ pub struct bolide_adapter {
     /// Prepares a thread. Returns what is passed to the calls of this thread, or NULL after `explain`. Without this function it
     /// is NULL. Thread 0 is the one that has loaded the application.
     pub enter: Option<unsafe extern "C" fn(thread: u32) -> *mut c_void>,
-    /// The thread serves no more.
+    /// The thread has stopped serving.
     pub leave: Option<unsafe extern "C" fn(thread: *mut c_void)>,
     /// Makes a thread of the language's kind, which calls `body(argument)`. Without this function it is one of the system.
     pub spawn: Option<unsafe extern "C" fn(body: unsafe extern "C" fn(*mut c_void), argument: *mut c_void) -> c_int>,
     /// Releases the language's lock before this thread waits, and takes it again.
     pub release: Option<unsafe extern "C" fn(thread: *mut c_void)>,
     pub acquire: Option<unsafe extern "C" fn(thread: *mut c_void)>,
-    /// Calls `body(argument)` without the language's lock, for a language that has no two calls for it. The host then serves in
-    /// `body`, so that all calls of the adapter come without the lock, and `release` and `acquire` are not called.
+    /// Calls `body(argument)` without the language's lock. Some languages, such as Ruby, offer this instead of a pair of calls.
+    /// The host then serves in `body`, so that all calls of the adapter come without the lock, and `release` and `acquire` are
+    /// not called.
     pub without_lock: Option<unsafe extern "C" fn(body: unsafe extern "C" fn(*mut c_void), argument: *mut c_void)>,
 
     /// Runs the handler of one of uWSGI's signals.

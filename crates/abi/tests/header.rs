@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-/// The comment at the start of the header.
+/// The comment at the top of the header.
 const INTRODUCTION: &str = "\
 /* The interface between Bolide and the adapter of a language: two tables of functions. An adapter is a library that exports
- * bolide_adapter_v1. docs/write-a-plugin.md shows one in 25 lines.
+ * bolide_adapter_v1. docs/write-a-plugin.md shows a small one.
  *
  * Made from crates/abi/src/lib.rs. Nothing unwinds over these calls, and no memory changes hands. */";
 
@@ -16,7 +16,7 @@ const GONE: &str = "
 #define BOLIDE_GONE SIZE_MAX
 ";
 
-/// The declaration of the symbol: a type has no place for it.
+/// The declaration of the exported symbol, which no Rust type can carry.
 const SYMBOL: &str = "
 #ifdef __cplusplus
 extern \"C\"

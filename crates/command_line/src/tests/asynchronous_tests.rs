@@ -39,6 +39,12 @@ fn applications(directory: &Directory, settings: &Settings) -> Vec<String> {
     settings.applications.iter().map(|one| short(directory, one)).collect()
 }
 
+/// Takes over the options that `uwsgi.opt` shows, which are as they are written.
+fn show_options_of(settings: &mut Settings, other: &Settings) {
+    let shown = &other.language.python().expect("Python").module.shown_options;
+    settings.language.python_mut().expect("Python").module.shown_options.clone_from(shown);
+}
+
 #[test]
 fn test_an_asgi_application_is_named_as_a_wsgi_application_is() {
     let directory = Directory::new("asgi-named");
@@ -166,14 +172,7 @@ fn test_the_defaults_in_the_catalog_are_those_of_the_settings() {
         let (mut settings, diagnostics) = ini(&directory, &format!("module = shop\n{} = {}", row.name(), row.default));
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
         let usual = ini(&directory, "module = shop").0;
-        // The application sees the options as they are written.
-        settings
-            .language
-            .python_mut()
-            .expect("Python")
-            .module
-            .shown_options
-            .clone_from(&usual.language.python().expect("Python").module.shown_options);
+        show_options_of(&mut settings, &usual);
         assert_eq!(settings, usual, "`{} = {}` is not the default", row.name(), row.default);
         tried += 1;
     }
@@ -272,14 +271,7 @@ fn test_a_file_of_uwsgi_may_use_our_names_for_its_placeholders() {
         ("asgi = shop.wsgi:app\nmodule = %(asgi)\nenv = A=x", ""),
     ] {
         let (mut settings, diagnostics) = ini(&directory, lines);
-        // `uwsgi.opt` shows the options as they are written.
-        settings
-            .language
-            .python_mut()
-            .expect("Python")
-            .module
-            .shown_options
-            .clone_from(&plain.language.python().expect("Python").module.shown_options);
+        show_options_of(&mut settings, &plain);
         let applications = |settings: &Settings| applications(&directory, settings);
         assert_eq!((applications(&settings), &settings.language), (applications(&plain), &plain.language), "{lines}");
         assert_eq!(settings.asynchronous, plain.asynchronous, "{lines}");
