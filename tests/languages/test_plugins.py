@@ -274,10 +274,17 @@ def test_a_language_that_runs_in_one_thread_refuses_more(start, libraries, serve
     assert start(flags=flags).get("/echo").status == 200
 
 
-def test_a_language_that_can_not_be_forked_is_loaded_by_each_worker(start):
-    server = start("processes = 2", flags=("-DFLAGS=BOLIDE_LOADS_AFTER_FORK",))
+@pytest.mark.parametrize(
+    ("configuration", "flags"),
+    [("", ("-DFLAGS=BOLIDE_LOADS_AFTER_FORK",)), ("lazy-apps = true", ())],
+    ids=["language", "lazy-apps"],
+)
+def test_each_worker_loads_an_application_that_is_not_forked_and_learns_its_number(start, configuration, flags):
+    server = start(f"processes = 2\n{configuration}", flags=flags)
     assert server.get("/echo").status == 200
-    server.wait_for(lambda: server.log.count("loads 0: hello") == 2, "each worker loads it")
+    for number in (1, 2):
+        server.wait_for_log(f"^worker {number} of the tests$")
+    assert server.log.count("loads 0: hello") == 2
 
 
 def test_a_language_may_serve_without_its_lock(start):

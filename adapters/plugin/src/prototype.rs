@@ -32,11 +32,13 @@ pub struct PluginApplication {
     library: PathBuf,
     boot: Option<Boot>,
     adapter: Option<Adapter>,
+    /// The number of the worker that this process is.
+    worker: Option<u32>,
 }
 
 impl PluginApplication {
     pub fn new(library: PathBuf) -> PluginApplication {
-        PluginApplication { library, boot: None, adapter: None }
+        PluginApplication { library, boot: None, adapter: None, worker: None }
     }
 
     fn boot(&self) -> io::Result<&Boot> {
@@ -78,6 +80,16 @@ impl PluginApplication {
             }
         }
         Ok(())
+    }
+}
+
+/// Tells an adapter, if it wants to know, that this process is a worker.
+fn tell_worker(adapter: &Adapter, number: u32) -> Result<(), String> {
+    let Some(after_fork) = adapter.table.after_fork_in_child else { return Ok(()) };
+    // SAFETY: the adapter's function, in the thread that was forked.
+    match unsafe { after_fork(number) } {
+        0 => Ok(()),
+        _ => Err(format!("worker {number} can't be set up: {}", reasons::take())),
     }
 }
 
@@ -135,7 +147,11 @@ impl Application for PluginApplication {
             // The next prototype loads nothing, and each worker loads the library itself.
             return Ok(Loading::Unshared);
         }
-        if let Err(reason) = PluginApplication::load_applications(&adapter, plugin) {
+        // A worker that loads the application itself was forked before its adapter was there.
+        let told = |number| tell_worker(&adapter, number);
+        if let Err(reason) =
+            PluginApplication::load_applications(&adapter, plugin).and_then(|()| self.worker.map_or(Ok(()), told))
+        {
             return Ok(Loading::Failed(reason));
         }
         if let Some(directory) = &boot.settings.application.chdir_after {
@@ -172,12 +188,8 @@ impl Application for PluginApplication {
     fn become_worker(&mut self, number: u32) -> io::Result<()> {
         let boot = self.boot()?;
         plain_process::become_worker(boot, number, &label_of(plugin_of(&boot.settings)?))?;
-        let Some(after_fork) = self.adapter.and_then(|adapter| adapter.table.after_fork_in_child) else { return Ok(()) };
-        // SAFETY: the adapter's function, in the thread that was forked.
-        match unsafe { after_fork(number) } {
-            0 => Ok(()),
-            _ => Err(io::Error::other(format!("worker {number} can't be set up: {}", reasons::take()))),
-        }
+        self.worker = Some(number);
+        self.adapter.map_or(Ok(()), |adapter| tell_worker(&adapter, number)).map_err(io::Error::other)
     }
 
     fn serve(&mut self, assignment: Assignment, _note: FailureNote) -> io::Result<i32> {
