@@ -13,6 +13,7 @@ from support.waiting import wait_until
 from support_instance import APPLICATIONS, port_is_free
 from support_load import Load
 from support_processes import descriptors_of, sleeps_mostly
+from support_versions import write
 
 PROBE = """\
 pythonpath = {probes}
@@ -27,13 +28,13 @@ LISTEN = "http-socket = 127.0.0.1:0\n"
 def configured(start, tmp_path):
     """Writes `app.ini` with these lines beside the probe application, and starts Bolide with it."""
 
-    def write(lines, listen=LISTEN):
+    def rewrite(lines, listen=LISTEN):
         (tmp_path / "app.ini").write_text("[uwsgi]\n" + listen + PROBE.format(probes=APPLICATIONS) + lines)
 
     def start_from_file(lines="", listen=LISTEN, **options):
-        write(lines, listen)
+        rewrite(lines, listen)
         instance = start("app.ini", module=None, socket=None, master=False, logging=True, **options)
-        instance.rewrite = write
+        instance.rewrite = rewrite
         return instance
 
     return start_from_file
@@ -77,6 +78,23 @@ def test_a_wrong_configuration_is_reported_with_its_line_and_changes_nothing(con
         instance.reload(2)
         assert len(instance.workers()) == 3
     assert load.losses == []
+
+
+def test_a_wrong_configuration_during_startup_changes_nothing(start, tmp_path):
+    gate = tmp_path / "gate"
+    write(tmp_path, "served", before=f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n")
+    configuration = f"[uwsgi]\n{LISTEN}pythonpath = {tmp_path}\nmodule = shop\nmaster = true\n"
+    (tmp_path / "app.ini").write_text(configuration)
+    instance = start("app.ini", module=None, socket=None, master=False, ready=False)
+    instance.wait_for_log(r"^bolide: listening on ")
+    (tmp_path / "app.ini").write_text(configuration + "reload-order = sideways\n")
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(
+        r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps starting with its current settings$"
+    )
+    gate.touch()
+    instance.wait_for_log(r"^bolide: ready: ")
+    assert instance.body() == "served"
 
 
 def test_what_needs_a_restart_is_named_and_stays_as_it_was(configured, tmp_path):

@@ -72,9 +72,10 @@ impl Generations {
 
     /// Returns a text about the generation that serves while the new one does not.
     pub fn serving_in_words(&self) -> String {
-        match &self.serving {
-            Some(serving) => format!("generation {} keeps serving", serving.number),
-            None => "nothing is served, clients wait".to_owned(),
+        match (&self.serving, self.forming_number()) {
+            (Some(serving), _) => format!("generation {} keeps serving", serving.number),
+            (None, Some(starting)) => format!("generation {starting} keeps starting"),
+            (None, None) => "nothing is served, clients wait".to_owned(),
         }
     }
 
