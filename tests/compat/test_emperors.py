@@ -33,6 +33,14 @@ def vassals(emperor):
     return {vassal["id"]: vassal for vassal in said["vassals"]}
 
 
+def wait_until_loyal(emperor):
+    """Waits until the vassals serve with all their workers. A first worker may answer before that."""
+    wait_until(
+        lambda: all(vassal["loyal"] and vassal["ready"] and vassal["accepting"] for vassal in vassals(emperor).values()),
+        lambda: f"loyal vassals: {vassals(emperor)}",
+    )
+
+
 def site(port, name, *lines):
     return [f"http-socket = 127.0.0.1:{port}", f"env = NAME={name}", *lines]
 
@@ -44,10 +52,7 @@ def test_a_uwsgi_emperor_starts_reloads_and_stops_bolide_by_its_file(emperor, fr
     emperor.start()
     name, _, prototype, *_ = emperor.answer(one)
     assert (name, emperor.answer(two)[0]) == ("one", "two")
-    wait_until(
-        lambda: all(vassal["loyal"] and vassal["ready"] and vassal["accepting"] for vassal in vassals(emperor).values()),
-        lambda: f"loyal vassals: {vassals(emperor)}",
-    )
+    wait_until_loyal(emperor)
     master = vassals(emperor)["one.ini"]["pid"]
     # `processes` comes from `vassal-set`.
     assert "ready: 2 workers" in emperor.log
@@ -78,6 +83,7 @@ def test_a_broken_file_leaves_bolide_serving_under_a_uwsgi_emperor(emperor, free
     emperor.write("one.ini", *site(port, "one"))
     emperor.start()
     _, _, prototype, *_ = emperor.answer(port)
+    wait_until_loyal(emperor)
     emperor.write("one.ini", *site(port, "two", "no-such-option-here"), "strict = true")
     emperor.wait_for_log("the configuration can't be used, see above: generation 1 keeps serving")
     assert emperor.answer(port)[:3:2] == ["one", prototype]

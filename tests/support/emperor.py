@@ -1,6 +1,7 @@
 """An emperor, of uWSGI or of Bolide, with a directory of vassals."""
 
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -106,7 +107,15 @@ class Emperor:
         found.update((process.pid, process) for process in processes.of_others_with_log_below(self.directory))
         return list(found.values())
 
+    def expects(self, number):
+        """Returns whether the emperor handles a signal, or has ended. A uWSGI dies of one that comes before it has a handler."""
+        if self.process.poll() is not None:
+            return True
+        masks = re.findall(r"^Sig(?:Blk|Ign|Cgt):\t(\w+)$", Path(f"/proc/{self.process.pid}/status").read_text(), re.M)
+        return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
     def stop(self, number=signal.SIGTERM):
+        wait_until(lambda: self.expects(number), lambda: f"a handler of {number!r}; the log:\n{self.log}")
         self.process.send_signal(number)
         return self.process.wait(TIMEOUT_SECONDS)
 
