@@ -1,6 +1,6 @@
 # Short targets; the work is done in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help check run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
+.PHONY: help check run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec languages deb wheels packages docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,8 +53,11 @@ conformance: ## the Autobahn suite's WebSocket cases; writes docs/autobahn.md (C
 h2spec: ## the suite of HTTP/2 over TLS and h2c; writes docs/h2spec.md
 	@scripts/h2spec
 
-deb: ## a Debian package for this system's Python, into dist/
-	@scripts/deb
+languages: ## Perl and Ruby applications of Debian, installed and used through the server
+	@scripts/languages
+
+deb: ## Debian packages for this system's Python, Perl, Ruby and Lua, into dist/
+	@scripts/deb --plugin psgi --plugin rack --plugin lua
 
 wheels: ## a wheel for each Python and platform that can be built here, checked, into dist/ (PYTHONS='3.11 3.14', PLATFORMS=manylinux)
 	@scripts/wheels

@@ -171,7 +171,7 @@ typedef struct {
   // refused, which is valid as long as the process.
   bolide_text (*status)(bolide_answer *answer, const char *status, size_t size);
   // Adds a field to the head. A field that only the server may set, such as Connection, is dropped, and its meaning is obeyed.
-  // Returns as `status`.
+  // After `Transfer-Encoding: chunked` the parts of the body are chunks. Returns as `status`.
   bolide_text (*field)(bolide_answer *answer, const char *name, size_t name_size, const char *value, size_t value_size);
   // Sets the length of the body if the application has not.
   void (*set_length)(bolide_answer *answer, uint64_t length);
@@ -184,8 +184,9 @@ typedef struct {
   // Passes a part of the body in a call that can't be suspended: it waits until the client has read enough. It returns `size`,
   // or `BOLIDE_GONE`. While it waits, it has called `release`. An adapter with `without_lock` calls it without the lock.
   size_t (*write)(bolide_answer *answer, const char *part, size_t size);
-  // Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if that failed.
-  // Nothing else may be passed in the same call. An adapter that has more to send returns `BOLIDE_SUSPENDED`.
+  // Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if the body must
+  // be passed otherwise. Nothing else may be passed in the same call. An adapter that has more to send returns
+  // `BOLIDE_SUSPENDED`.
   int (*push_file)(bolide_answer *answer, int descriptor, int64_t offset, uint64_t length, uint32_t flags);
   // Sends the head and what was passed, as far as the client reads.
   void (*flush)(bolide_answer *answer);
@@ -228,6 +229,15 @@ typedef struct {
   // Takes what has arrived of the body. The part is valid until the next call for a stream. Returns the bits
   // `BOLIDE_MORE_BODY` and following. With `BOLIDE_MORE_BODY` the host calls `client_event` when more has arrived.
   uint32_t (*take_body)(bolide_stream *stream, bolide_text *part);
+  // Logs why a request failed, or what its application reports: as `log`, with the method, the path and the identifier of the
+  // request in front of the first line. `request` is NULL outside of `call`.
+  void (*log_error)(bolide_request *request, const char *lines, size_t size);
+  // Asks for a worker to replace this one, which goes on serving until the other one is ready. In the prototype, and in a
+  // process that the application has forked, it does nothing.
+  void (*retire)(void);
+  // Names a file that the application consists of. A change of it reloads the application, with `develop` and with the
+  // `auto-reload` of the language. `load` calls it.
+  void (*watch)(const char *path, size_t size);
 } bolide_host;
 
 // The instance, for `start`. All of it stays valid as long as the process.
@@ -307,6 +317,9 @@ typedef struct {
   // An exchange that the adapter keeps takes longer than `harakiri`, and the host answers 504. The adapter ends its work, and
   // `abandon` follows.
   void (*overdue)(void *thread, void *pending, uint64_t milliseconds);
+  // Forks the prototype: returns as fork(2), with its errno. A language that has threads of its own needs it, such as Ruby,
+  // whose `Process._fork` stops and restarts them. Without this function the host forks.
+  int (*fork)(void);
 } bolide_adapter;
 
 #endif  /* BOLIDE_APP_H */

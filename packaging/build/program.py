@@ -23,7 +23,7 @@ PLACE = "bolide/bin/bolide"
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {
     "bolide/include/bolide_app.h": ROOT / "crates" / "abi" / "bolide_app.h",
-    "bolide/plugins/bolide_lua.c": ROOT / "adapters" / "lua" / "bolide_lua.c",
+    **{f"bolide/plugins/{file.name}": file for file in sorted((ROOT / "adapters").glob("*/bolide_*.c"))},
 }
 #: A larger program contains something unexpected.
 MAX_PROGRAM_BYTES = 100_000

@@ -15,10 +15,10 @@ COMMAND = re.compile(
 )
 #: A page whose reader has not installed Bolide yet.
 INSTALL = re.compile(r"^(\$ )?pip install (?!--upgrade).*\bbolide\b", re.MULTILINE)
-#: Languages of blocks that are only shown: output, logs, screen contents. Files in C and Lua are checked by the page's commands.
+#: Languages of blocks that are only shown: output, logs, screen contents. The page's commands check files in other languages.
 SHOWN = (
     *("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json", "caddy", "apache"),
-    *("c", "lua"),
+    *("c", "lua", "perl", "ruby"),
 )
 
 

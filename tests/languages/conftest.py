@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lua_support import Lua, built
+from plugin_support import LUA, PERL, RUBY, Applications, built
 from support.server import program
 
 # Helpers that the tests of processes share.
@@ -62,11 +62,35 @@ def marks(tmp_path):
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
-    """The directory of Lua's adapter, which `bolide plugin build` has made."""
-    return built(tmp_path_factory.mktemp("plugins"))
+    """The library of Lua's adapter, which `bolide plugin build` has made."""
+    return built(LUA, tmp_path_factory.mktemp("plugins"))
 
 
 @pytest.fixture
 def lua(serve, library):
     """Servers of Lua applications."""
-    return Lua(serve, library)
+    return Applications(serve, library, LUA)
+
+
+@pytest.fixture(scope="session")
+def perl_library(tmp_path_factory):
+    """The library of Perl's adapter, which `bolide plugin build` has made."""
+    return built(PERL, tmp_path_factory.mktemp("plugins"))
+
+
+@pytest.fixture
+def perl(serve, perl_library):
+    """Servers of Perl applications."""
+    return Applications(serve, perl_library, PERL)
+
+
+@pytest.fixture(scope="session")
+def ruby_library(tmp_path_factory):
+    """The library of Ruby's adapter, which `bolide plugin build` has made."""
+    return built(RUBY, tmp_path_factory.mktemp("plugins"))
+
+
+@pytest.fixture
+def ruby(serve, ruby_library):
+    """Servers of Rack applications."""
+    return Applications(serve, ruby_library, RUBY)

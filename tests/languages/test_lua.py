@@ -5,7 +5,7 @@ import signal
 import threading
 
 import pytest
-from lua_support import Lua, bolide
+from plugin_support import LUA, Applications, bolide
 from support import uwsgi
 from support.client import Client, Closed
 from support.files import assert_same, fill, pattern
@@ -103,7 +103,7 @@ for name, page in pairs(wrong) do pages["/wrong/" .. name] = page end
 @pytest.fixture(scope="module")
 def shared(serve_module, library):
     """A server that tests share which do not change it."""
-    return Lua(serve_module, library)(PAGES, "post-buffering = 10000\nlimit-post = 50000000")
+    return Applications(serve_module, library, LUA)(PAGES, "post-buffering = 10000\nlimit-post = 50000000")
 
 
 WRONG = {

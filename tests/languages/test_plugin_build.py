@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from lua_support import bolide, built
+from plugin_support import LUA, bolide, built
 
 
 def test_the_library_is_built_from_the_package_and_the_command_is_shown(tmp_path):
@@ -74,7 +74,7 @@ def test_a_file_that_is_no_adapter_is_refused_with_the_reason(tmp_path, content,
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["build", "perl"], "this package has no plugin `perl`, only lua: write the path of a C file"),
+        (["build", "perl"], "this package has no plugin `perl`, only lua, psgi, rack: write the path of a C file"),
         (["build", "Mine.c"], "lowercase letters"),
         (["build", "lua", "--into", "/nonexistent"], "/nonexistent can't be written"),
         (["build", "mine.c", "--into", "/tmp"], "mine.c can't be read"),
@@ -96,7 +96,7 @@ def test_a_library_that_is_missing_is_an_error_of_startup_with_the_command(serve
 def test_a_running_instance_keeps_its_library_while_another_is_built(lua, library):
     server = lua('pages["/"] = function(env) return 200, plain, "fine" end')
     before = library.stat().st_ino
-    built(library.parent)
+    built(LUA, library.parent)
     assert library.stat().st_ino != before
     assert server.get("/").text == "fine"
     server.send_signal(signal.SIGHUP)

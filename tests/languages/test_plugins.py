@@ -113,6 +113,8 @@ def test_the_variables_are_those_of_cgi(start):
         "SERVER_PROTOCOL": "HTTP/1.1",
         "REMOTE_ADDR": "127.0.0.1",
         "REQUEST_SCHEME": "http",
+        # By the name that the client knows, and not the machine's (RFC 3875 section 4.1.14).
+        "SERVER_NAME": "localhost",
         "HTTP_ACCEPT": "a, b",
         "HTTP_X_MINE": "1",
     }
@@ -181,8 +183,8 @@ def test_a_file_is_sent(start):
 
 def test_a_failure_is_500_and_one_in_the_middle_is_seen(start):
     server = start()
-    assert server.get("/fail").status == 500
-    server.wait_for_text("an exception of the tests")
+    assert server.get("/fail?because=1").status == 500
+    server.wait_for_text("GET /fail?because=1: an exception of the tests\n  at line 3")
     with pytest.raises(Closed):
         server.get("/fail/3/100000")
     assert server.get("/echo").status == 200
@@ -285,6 +287,13 @@ def test_each_worker_loads_an_application_that_is_not_forked_and_learns_its_numb
     for number in (1, 2):
         server.wait_for_log(f"^worker {number} of the tests$")
     assert server.log.count("loads 0: hello") == 2
+
+
+def test_a_language_may_fork_by_itself(start):
+    server = start("processes = 2\nmaster = true", flags=("-DOWN_FORK",))
+    assert server.get("/echo").status == 200
+    server.wait_for_log("^worker 2 of the tests$")
+    assert server.log.count("forks by itself") == 2
 
 
 def test_a_language_may_serve_without_its_lock(start):
@@ -424,6 +433,60 @@ def test_a_reload_that_fails_keeps_what_serves(start, libraries):
     assert set(server.workers()) == before
 
 
+WITHOUT_LOCK = ("-DWITHOUT_LOCK",)
+
+
+@pytest.mark.parametrize("flags", [(), WITHOUT_LOCK], ids=["plain", "without-lock"])
+def test_what_the_application_makes_at_its_first_request_is_made_before_the_fork(start, flags):
+    server = start("warmup = /counted\nwarmup = /stream/40/100000\nprocesses = 2\nmaster = true", flags=flags)
+    assert server.get("/counted").text == "2\n"
+    # Each thread 0 goes on with what it was before the fork.
+    assert server.get("/echo").status == 200
+    assert "a thread leaves" not in server.log
+
+
+@pytest.mark.parametrize(("page", "said"), [("/fail", "the application failed"), ("/healthy", "the application answered 503")])
+def test_a_warmup_that_fails_is_logged_and_does_not_prevent_serving(start, page, said):
+    server = start(f"warmup = {page}\ntesting-color = sick\nmaster = true")
+    server.wait_for_text(f"warmup = {page}: {said}")
+    assert server.get("/echo").status == 200
+
+
+def test_a_warmup_before_a_loop_is_told_to_be_left_out(start):
+    server = start("warmup = /echo\nmaster = true", flags=LOOP)
+    server.wait_for_text("warmup: Testing 1.0 has an event loop in each worker, so it is not asked before")
+    assert server.get("/echo").status == 200
+
+
+@pytest.mark.parametrize("flags", [(), WITHOUT_LOCK], ids=["plain", "without-lock"])
+@pytest.mark.parametrize(
+    ("page", "said"),
+    [
+        ("/healthy", "answered 503"),
+        ("/fail", "failed"),
+        ("/slow/never", "did not answer within 1 s (reload-probe-timeout)"),
+    ],
+)
+def test_a_generation_that_does_not_pass_its_probe_never_serves(start, libraries, page, said, flags):
+    probed = f"reload-probe = {page}\nreload-probe-timeout = 1\nprocesses = 2\nmaster = true"
+    server = start(probed, flags=flags)
+    before = set(server.workers())
+    server.configure(configured(libraries(*flags), f"{probed}\ntesting-color = sick"))
+    server.send_signal(signal.SIGHUP)
+    server.wait_for_text(f"reload-probe: GET {page} {said}")
+    assert server.get("/application").text.endswith("none\n")
+    assert set(server.workers()) == before
+
+
+@pytest.mark.parametrize("flags", [(), WITHOUT_LOCK], ids=["plain", "without-lock"])
+def test_a_generation_that_passes_its_probe_serves(start, libraries, flags):
+    probed = "reload-probe = /healthy\nprocesses = 2\nmaster = true"
+    server = start(probed, flags=flags)
+    server.configure(configured(libraries(*flags), f"{probed}\ntesting-color = green"))
+    server.send_signal(signal.SIGHUP)
+    wait_until(lambda: server.get("/application").text.endswith("green\n"), "the new generation serves")
+
+
 def test_a_canary_that_fails_more_often_is_rolled_back(start, libraries):
     canary = "processes = 2\nmaster = true\nreload-canary = 3600"
     server = start(canary)
@@ -445,6 +508,24 @@ def test_a_worker_is_recycled_after_its_requests(start):
     answers = [server.get("/echo").status for _ in range(30)]
     assert answers == [200] * 30
     wait_until(lambda: worker not in server.workers(), "the worker was replaced")
+
+
+def test_a_worker_that_retires_answers_and_is_replaced(start):
+    server = start("master = true")
+    worker = server.worker()
+    assert server.get("/retire").text == "GET /retire\n"
+    wait_until(lambda: worker not in server.workers(), "the worker was replaced")
+    assert server.get("/echo").status == 200
+
+
+def test_a_change_of_a_file_that_the_adapter_names_reloads_the_application(start, tmp_path):
+    file = tmp_path / "part.txt"
+    file.write_text("1")
+    server = start(f"testing-watch = {file}\ndevelop = true")
+    assert server.get("/echo").status == 200
+    file.write_text("2")
+    server.wait_for_text("generation 2")
+    assert server.get("/echo").status == 200
 
 
 def test_a_stuck_request_is_killed_and_the_adapter_shows_where_it_is(start):

@@ -12,6 +12,9 @@
 // | /write/PARTS/BYTES      | the same, by a call that waits                                                     |
 // | /file/PATH              | a file, as the whole body                                                          |
 // | /fail, /fail/P/BYTES    | a failure before the answer, or after these parts                                  |
+// | /retire                 | the worker asks for another one in its place                                       |
+// | /healthy                | 200, or 503 if the option `testing-color` begins with s                            |
+// | /counted                | how often this page was asked for in this process, and before it was forked        |
 // | /leave                  | a failure that ends the worker                                                     |
 // | /short, /long           | less, and more, than its Content-Length                                            |
 // | /hints, /trailers       | 103 before the answer, fields after it                                             |
@@ -336,8 +339,17 @@ static uint32_t call(void *thread, bolide_request *request, bolide_answer *answe
     if (sscanf(text, "/write/%u/%u", &parts, &bytes) == 2)
         return write_parts(answer, parts, bytes);
     if (strcmp(text, "/fail") == 0) {
-        say("an exception of the tests");
+        host->log_error(request, "an exception of the tests\n  at line 3", 37);
         return BOLIDE_FAILED;
+    }
+    if (strcmp(text, "/retire") == 0)
+        host->retire();
+    if (strcmp(text, "/healthy") == 0 && color[0] == 's')
+        return answer_text(answer, "503 Service Unavailable", "sick\n", 5, 0);
+    if (strcmp(text, "/counted") == 0) {
+        static int counted;
+        int size = snprintf(name, sizeof name, "%d\n", ++counted);
+        return answer_text(answer, "200 OK", name, (size_t)size, 0);
     }
     if (strcmp(text, "/leave") == 0)
         return BOLIDE_FAILED_FATALLY;
@@ -379,7 +391,8 @@ static uint32_t call(void *thread, bolide_request *request, bolide_answer *answe
         return outcome;
     } else if (strcmp(text, "/noted") == 0) {
         host->note(answer, "basket", 6, "seven", 5);
-    } else if (strncmp(text, "/echo", 5) != 0 && strcmp(text, "/short") != 0 && strcmp(text, "/long") != 0) {
+    } else if (strncmp(text, "/echo", 5) != 0 && strcmp(text, "/short") != 0 && strcmp(text, "/long") != 0 && strcmp(text, "/retire") != 0 &&
+               strcmp(text, "/healthy") != 0) {
         return answer_text(answer, "404 Not Found", "nothing is here\n", 16, 0);
     }
     return echo(request, answer, strcmp(text, "/short") == 0 ? 1 : strcmp(text, "/long") == 0 ? -1 : 0);
@@ -397,6 +410,8 @@ static void abandon(void *thread, void *pending) {
     free(pending);
 }
 
+static bolide_text watched;
+
 static int start(const bolide_instance *instance) {
     say("software %.*s, %u processes, %u threads, generation %u", (int)instance->software.size, instance->software.data,
         instance->processes, instance->threads, instance->generation);
@@ -406,6 +421,8 @@ static int start(const bolide_instance *instance) {
             snprintf(color, sizeof color, "%.*s", (int)option.value.size, option.value.data);
         else if (is(option.name, "faulty"))
             is_faulty = 1;
+        else if (is(option.name, "watch"))
+            watched = option.value;
         else if (is(option.name, "start") && is(option.value, "fails"))
             return refuse("the option `testing-start` wants it");
     }
@@ -415,6 +432,8 @@ static int start(const bolide_instance *instance) {
 static int load(uint32_t number, bolide_text source, bolide_text mount) {
     say("loads %u: %.*s at \"%.*s\"", number, (int)source.size, source.data, (int)mount.size, mount.data);
     applications++;
+    if (watched.size)
+        host->watch(watched.data, watched.size);
     if (is(source, "broken"))
         return refuse("line 3: this application\nis broken");
     if (is(source, "silent"))
@@ -426,6 +445,13 @@ static int load(uint32_t number, bolide_text source, bolide_text mount) {
 
 static void before_fork(void) { say("before the fork"); }
 static void after_fork_in_parent(void) { say("after the fork"); }
+
+#ifdef OWN_FORK
+static int own_fork(void) {
+    say("forks by itself");
+    return fork();
+}
+#endif
 
 static int after_fork_in_child(uint32_t worker) {
     say("worker %u of the tests", worker);
@@ -645,6 +671,9 @@ static bolide_adapter adapter = {
 #endif
 #ifdef FLAGS
     .flags = FLAGS,
+#endif
+#ifdef OWN_FORK
+    .fork = own_fork,
 #endif
 };
 

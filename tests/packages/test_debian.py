@@ -24,6 +24,13 @@ def application(environ, start_response):
     return [f"{sys.prefix} {sys.modules['bolide'].__file__}".encode()]
 """
 
+#: The plugins with packages: the package of the language's library, the file of an application, and the application.
+PLUGINS = {
+    "lua": (r"liblua5\.4-0", "app.lua", "return function() return 200, {}, 'hello' end"),
+    "psgi": (r"libperl5\.\d+", "app.psgi", "sub { [200, [], ['hello']] };"),
+    "rack": (r"libruby3\.\d+", "config.ru", "run ->(env) { [200, {}, ['hello']] }"),
+}
+
 #: The most that the program has, in bytes: it only loads the native module.
 MAX_PROGRAM_BYTES = 64 * 1024
 #: The most that the package has beside the native module, in KiB.
@@ -43,8 +50,15 @@ def package(tmp_path_factory):
     directory = tmp_path_factory.mktemp("deb")
     wheels = list((ROOT / "build" / "wheels").glob("bolide-*.whl"))
     assert len(wheels) == 1, f"scripts/test builds one wheel into build/wheels before its tests; there are {wheels}"
-    made = run(ROOT / "scripts" / "deb", "--fast", "--wheel", wheels[0], "--out", directory)
+    asked = [word for plugin in PLUGINS for word in ("--plugin", plugin)]
+    made = run(ROOT / "scripts" / "deb", "--fast", "--wheel", wheels[0], "--out", directory, *asked)
     return Path(made.splitlines()[-1])
+
+
+@pytest.fixture(params=PLUGINS)
+def plugin_package(request, package):
+    """The package of a plugin, built for the system's version of the language; and its name."""
+    return package.with_name(package.name.replace("bolide_", f"bolide-{request.param}_")), request.param
 
 
 def dpkg(system, *arguments):
@@ -90,12 +104,43 @@ def test_the_native_code_is_in_the_package_once(package, tmp_path):
     assert installed <= module.stat().st_size // 1024 + MAX_OTHER_KIB
 
 
-def test_lintian_finds_no_error(package):
+def lint(package):
     if shutil.which("lintian") is None:
         pytest.skip("lintian is not installed (Debian: lintian)")
     # The output depends on the user: as root there is an additional message.
     done = subprocess.run(["lintian", "--fail-on", "error,warning", str(package)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_lintian_finds_no_error(package):
+    lint(package)
+
+
+def test_lintian_finds_no_error_in_the_package_of_a_plugin(plugin_package):
+    lint(plugin_package[0])
+
+
+def test_the_package_of_a_plugin_depends_on_its_language_and_on_this_version(plugin_package, package):
+    made, name = plugin_package
+    told, depends = fields(made), fields(made)["Depends"].split(", ")
+    assert told["Package"] == f"bolide-{name}"
+    assert f"bolide (= {fields(package)['Version']})" in depends
+    assert any(re.fullmatch(PLUGINS[name][0], one) for one in depends), depends
+    listed = run("dpkg-deb", "--contents", made)
+    assert f"./usr/lib/bolide/bolide_{name}.so" in listed
+
+
+def test_an_installed_plugin_serves(serve, system, plugin_package):
+    made, name = plugin_package
+    dpkg(system, "--install", made)
+    _, file, text = PLUGINS[name]
+    command = [str(system / "usr/bin/bolide")]
+    library = system / f"usr/lib/bolide/bolide_{name}.so"
+    server = serve.prepare(f"plugin = {library}\n{name} = {file}", command=command)
+    (server.directory / file).write_text(text)
+    assert server.start().get("/").text == "hello"
+    dpkg(system, "--remove", f"bolide-{name}")
+    assert not library.exists()
 
 
 def test_everything_is_root_s_and_in_its_place(package):

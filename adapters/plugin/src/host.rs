@@ -22,10 +22,11 @@ use bolide_engine::cut_off_late_stream;
 use bolide_engine::request::Body;
 
 use crate::event_loop;
+use crate::language::{STREAMED, describe};
 use crate::lending::log_fault;
 use crate::lent::{LentAnswer, LentRequest, Places, pointer_of, with_lent};
-use crate::reasons;
 use crate::variables::text_of;
+use crate::{reasons, watched};
 
 /// Most fields of one response before the answer.
 const MAX_INTERIM_FIELDS: usize = 100;
@@ -66,6 +67,9 @@ pub static TABLE: bolide_host = bolide_host {
     visit: event_loop::visit,
     stream,
     take_body,
+    log_error,
+    retire,
+    watch,
 };
 
 /// Bytes of an adapter.
@@ -212,7 +216,7 @@ unsafe extern "C" fn field(
     with_answer("field", answer, text_of(NO_ANSWER), |lent| {
         // SAFETY: the adapter's bytes, for this call.
         let (name, value) = unsafe { (bytes(name, name_size), bytes(value, value_size)) };
-        refusal_of(lent.answer.field(name, value, ServerFields::Dropped { frames_chunks: false }))
+        refusal_of(lent.answer.field(name, value, ServerFields::Dropped { frames_chunks: true }))
     })
 }
 
@@ -270,6 +274,9 @@ unsafe extern "C" fn push_file(answer: *mut bolide_answer, descriptor: c_int, of
     with_answer("push_file", answer, -1, |lent| {
         if lent.answer.stage() == Stage::Fresh || descriptor < 0 || offset < 0 {
             log_fault("push_file", "a file, or an answer with a status,");
+            return -1;
+        }
+        if lent.answer.body().is_chunked {
             return -1;
         }
         // SAFETY: the adapter's descriptor, for this call. The kernel refuses to copy one that is not open.
@@ -435,4 +442,25 @@ unsafe extern "C" fn take_body(stream: *mut bolide_stream, part: *mut bolide_tex
         bits | if body.is_gone { BOLIDE_SENDS_NO_MORE } else { 0 }
     });
     taken.unwrap_or(BOLIDE_SENDS_NO_MORE)
+}
+
+unsafe extern "C" fn log_error(request: *mut bolide_request, lines: *const c_char, size: usize) {
+    // SAFETY: the adapter's bytes, for this call.
+    let lines = unsafe { bytes(lines, size) };
+    let about = match request.is_null() {
+        true => STREAMED.to_owned(),
+        false => with_request("log_error", request, String::new(), |lent| describe(lent.request)),
+    };
+    let end: &[u8] = if lines.ends_with(b"\n") { b"" } else { b"\n" };
+    bolide_log::write_output(&[about.as_bytes(), b": ", lines, end].concat());
+}
+
+unsafe extern "C" fn retire() {
+    bolide_prototype::signals::ask_for_replacement();
+}
+
+unsafe extern "C" fn watch(path: *const c_char, size: usize) {
+    // SAFETY: the adapter's bytes, for this call.
+    let path = unsafe { bytes(path, size) };
+    watched::note(path);
 }

@@ -6,6 +6,7 @@
 use std::ffi::c_void;
 use std::ops::ControlFlow;
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use bolide_abi::{BOLIDE_FAILED, BOLIDE_FAILED_FATALLY, BOLIDE_FINISHED, BOLIDE_ONGOING, BOLIDE_SUSPENDED, bolide_pair};
 use bolide_engine::answer::{Answer, Stage};
@@ -20,6 +21,9 @@ use crate::library::Adapter;
 use crate::reasons;
 use crate::variables::{BlockMemory, Table};
 
+/// What the log calls an answer whose request is over.
+pub const STREAMED: &str = "an answer that was being streamed";
+
 /// A language with its applications loaded, in one worker. It lives as long as the process.
 pub struct PluginLanguage {
     pub adapter: Adapter,
@@ -27,6 +31,15 @@ pub struct PluginLanguage {
     /// The variables that all requests of a listener have, for each.
     pub listeners: Vec<Table>,
     pub terms: AnswerTerms,
+    /// What the adapter has made for thread 0, if that has called the application before; null otherwise.
+    pub first: AtomicPtr<c_void>,
+}
+
+impl PluginLanguage {
+    /// Thread 0 goes on with this when it serves.
+    pub fn keep_first(&self, thread: *mut c_void) {
+        self.first.store(thread, Relaxed);
+    }
 }
 
 /// The same language with an event loop of its own.
@@ -110,8 +123,10 @@ unsafe extern "C" fn run_body(argument: *mut c_void) {
 impl<const IN_LOOP: bool> PluginThread<IN_LOOP> {
     fn enter(language: &'static PluginLanguage, thread: u32) -> Result<PluginThread<IN_LOOP>, String> {
         let adapter = language.adapter;
+        let before = if thread == 0 { language.first.swap(null_mut(), Relaxed) } else { null_mut() };
         let own = match adapter.table.enter {
             None => null_mut(),
+            Some(_) if !before.is_null() => before,
             Some(enter) => {
                 // SAFETY: the adapter's function, in the thread that it is for.
                 let own = unsafe { enter(thread) };
@@ -127,6 +142,15 @@ impl<const IN_LOOP: bool> PluginThread<IN_LOOP> {
         Ok(PluginThread { language, held, places, table: Table::new(), pairs: Vec::new(), fields: Vec::new() })
     }
 
+    /// The thread stops calling the application for now, and its adapter does not notice. Returns what it has made.
+    pub fn leave_to_next(self) -> *mut c_void {
+        let thread = self.held.thread;
+        let mut kept = std::mem::ManuallyDrop::new(self);
+        (kept.table, kept.pairs, kept.fields) = (Table::new(), Vec::new(), Vec::new());
+        Held::set(None);
+        thread
+    }
+
     /// Makes the variables of a request, as far as they do not depend on its application.
     fn make_variables(&mut self, request: &mut Request<'_, BlockMemory>) {
         let facts = match request.parts.memory() {
@@ -139,6 +163,7 @@ impl<const IN_LOOP: bool> PluginThread<IN_LOOP> {
                     self.table.copy(of_listener);
                 }
                 let facts = request.set_connection_variables(&mut self.table);
+                self.table.name_server();
                 if let Some(HeaderMemory::Fill(memory)) = request.parts.memory() {
                     **memory = Some(BlockMemory { table: self.table.clone(), facts });
                 }
@@ -275,7 +300,7 @@ impl<const IN_LOOP: bool> App for PluginThread<IN_LOOP> {
             // SAFETY: the adapter's function, in its thread, with what it has suspended.
             unsafe { resume(held.thread, lent_answer, pending) }
         });
-        self.conclude(outcome, own, answer, &|| "an answer that was being streamed".to_owned())
+        self.conclude(outcome, own, answer, &|| STREAMED.to_owned())
     }
 
     fn abandon(&mut self, mut own: PendingAnswer) {
@@ -363,7 +388,7 @@ pub extern "C" fn show_stack() {
 }
 
 /// A request for the log: its line and its identifier.
-fn describe<Memo>(request: &Request<'_, Memo>) -> String {
+pub fn describe<Memo>(request: &Request<'_, Memo>) -> String {
     let line = String::from_utf8_lossy(&request.parts.line()).into_owned();
     match &request.identity {
         Some(identity) => format!("{line} (request {})", &*identity.id),

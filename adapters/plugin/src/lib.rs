@@ -6,10 +6,13 @@
 //! * [`language`]: calls the adapter for each request.
 //! * [`event_loop`]: the same inside the loop of an adapter.
 //! * [`host`]: what the adapter may call, with what is [lent](lending) to it.
+//! * [`internal_requests`]: `warmup` and `reload-probe`.
 //! * [`variables`]: the table of a request's variables.
+//! * [`watched`]: the files of an application, whose changes reload it.
 
 mod event_loop;
 mod host;
+mod internal_requests;
 mod language;
 mod lending;
 mod lent;
@@ -17,6 +20,7 @@ mod library;
 mod prototype;
 mod reasons;
 mod variables;
+mod watched;
 
 use std::os::fd::RawFd;
 use std::path::Path;

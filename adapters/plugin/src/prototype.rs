@@ -1,28 +1,37 @@
 //! The prototype of a plugin: loads the library and the applications, and serves in each worker. It does not know languages. The
 //! prototype's process runs it, and each worker until it serves.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem::size_of;
 use std::path::PathBuf;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
 use bolide_abi::{BOLIDE_LOADS_AFTER_FORK, BOLIDE_ONE_THREAD, bolide_instance, bolide_pair};
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
+use bolide_contract::message::EXIT_LOAD_FAILED;
 use bolide_contract::settings::{Language, Plugin, Settings};
 use bolide_engine::mounts::Mounts;
 use bolide_engine::request::variables::{OwnVariable, Variables};
 use bolide_engine::taken_connections::TakenConnections;
 use bolide_engine::{Assignment, ListeningSocket};
 use bolide_prototype::{Application, FailureNote, Loading, plain_process};
-use nix::unistd::{ForkResult, fork};
+use bolide_scoreboard::Scoreboard;
+use nix::errno::Errno;
+use nix::unistd::{ForkResult, Pid, fork};
 
+use crate::internal_requests::passes_probe;
 use crate::language::{PluginLanguage, show_stack};
 use crate::lent::AnswerTerms;
 use crate::library::Adapter;
 use crate::variables::{Table, text_of};
-use crate::{event_loop, host, reasons};
+use crate::{event_loop, host, internal_requests, reasons, watched};
+
+/// How long an answer to `warmup` may wait for its reader, which is a thread of the prototype.
+const WARMUP_WRITE_SECONDS: u64 = 60;
 
 /// What CGI calls the name and version of the server.
 const SERVER_SOFTWARE: &str = concat!("bolide/", env!("CARGO_PKG_VERSION"));
@@ -34,11 +43,15 @@ pub struct PluginApplication {
     adapter: Option<Adapter>,
     /// The number of the worker that this process is.
     worker: Option<u32>,
+    /// This worker's generation was not accepted yet.
+    is_on_trial: bool,
+    /// What the adapter has made for thread 0 during `warmup`; null without that.
+    first: *mut c_void,
 }
 
 impl PluginApplication {
     pub fn new(library: PathBuf) -> PluginApplication {
-        PluginApplication { library, boot: None, adapter: None, worker: None }
+        PluginApplication { library, boot: None, adapter: None, worker: None, is_on_trial: false, first: null_mut() }
     }
 
     fn boot(&self) -> io::Result<&Boot> {
@@ -80,6 +93,16 @@ impl PluginApplication {
             }
         }
         Ok(())
+    }
+}
+
+/// Forks by the adapter's function.
+fn forked_by(fork: unsafe extern "C" fn() -> c_int) -> nix::Result<ForkResult> {
+    // SAFETY: the adapter's function, in the thread that has loaded the application.
+    match unsafe { fork() } {
+        0 => Ok(ForkResult::Child),
+        child if child > 0 => Ok(ForkResult::Parent { child: Pid::from_raw(child) }),
+        _ => Err(Errno::last()),
     }
 }
 
@@ -157,8 +180,19 @@ impl Application for PluginApplication {
         if let Some(directory) = &boot.settings.application.chdir_after {
             std::env::set_current_dir(directory)?;
         }
+        self.first = warm_up(adapter, boot, plugin)?;
         self.adapter = Some(adapter);
         Ok(Loading::Loaded)
+    }
+
+    fn undergo_trial(&mut self) -> io::Result<()> {
+        self.is_on_trial = true;
+        Ok(())
+    }
+
+    fn imports(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let imports = &self.boot()?.settings.watching.imports;
+        Ok(watched::take(imports.as_ref().map_or(&[], |imports| &imports.ignored)))
     }
 
     fn freeze(&mut self) -> io::Result<()> {
@@ -175,8 +209,11 @@ impl Application for PluginApplication {
             // SAFETY: the adapter's function, in the thread that has loaded the application.
             unsafe { before_fork() };
         }
-        // SAFETY: a prototype waits for orders. Its language may have threads only if it says that it can't be forked.
-        let forked = unsafe { fork() };
+        let forked = match table.and_then(|table| table.fork) {
+            Some(fork) => forked_by(fork),
+            // SAFETY: a prototype waits for orders. Its language has threads only if it forks by itself, or can't be forked.
+            None => unsafe { fork() },
+        };
         let is_parent = !matches!(forked, Ok(ForkResult::Child));
         if is_parent && let Some(after_fork) = table.and_then(|table| table.after_fork_in_parent) {
             // SAFETY: as before the fork.
@@ -192,78 +229,121 @@ impl Application for PluginApplication {
         self.adapter.map_or(Ok(()), |adapter| tell_worker(&adapter, number)).map_err(io::Error::other)
     }
 
-    fn serve(&mut self, assignment: Assignment, _note: FailureNote) -> io::Result<i32> {
+    fn serve(&mut self, assignment: Assignment, note: FailureNote) -> io::Result<i32> {
         let adapter = self.adapter.ok_or_else(|| io::Error::other("nothing was loaded"))?;
         let language = language_of(adapter, &assignment)?;
+        language.keep_first(self.first);
         if adapter.table.run.is_some() {
             return event_loop::serve(language, assignment);
         }
-        let mut serving = Serving { language, assignment: Some(assignment), served: Ok(()) };
-        match adapter.table.without_lock {
-            // SAFETY: the adapter's function calls the body once, with the argument, which lives here.
-            Some(without_lock) => unsafe { without_lock(serve_body, (&raw mut serving).cast()) },
-            None => serving.run(),
-        }
-        serving.served?;
+        let is_on_trial = self.is_on_trial;
+        let status = without_lock(adapter, move || {
+            if is_on_trial {
+                let slot = assignment.scoreboard.recorder(assignment.row, 0).ok_or(io::ErrorKind::NotFound)?;
+                if !passes_probe(language, &assignment.settings, slot, &note)? {
+                    return Ok(EXIT_LOAD_FAILED);
+                }
+            }
+            bolide_engine::serve(language, assignment).map(|()| 0)
+        })?;
         language.terms.taken.finish();
-        Ok(0)
+        Ok(status)
     }
 }
 
-/// A worker's loop as the body of a call.
-struct Serving {
-    language: &'static PluginLanguage,
-    assignment: Option<Assignment>,
-    served: io::Result<()>,
+/// Runs work in the way of the language: without its lock, if it offers that.
+fn without_lock<R>(adapter: Adapter, work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    let Some(without_lock) = adapter.table.without_lock else { return work() };
+    let mut aside = Aside { work: Some(work), done: Err(io::Error::other("the plugin has not called what works aside")) };
+    // SAFETY: the adapter's function calls the body, with the argument, which lives here.
+    unsafe { without_lock(body_of(&aside), (&raw mut aside).cast()) };
+    aside.done
 }
 
-impl Serving {
-    fn run(&mut self) {
-        self.served = match self.assignment.take() {
-            Some(assignment) => bolide_engine::serve(self.language, assignment),
-            None => Err(io::Error::other("the plugin has called the body of `without_lock` twice")),
-        };
+/// Work as the body of a call.
+struct Aside<W, R> {
+    work: Option<W>,
+    done: io::Result<R>,
+}
+
+type Body = unsafe extern "C" fn(*mut c_void);
+
+/// The body that does this work.
+fn body_of<R, W: FnOnce() -> io::Result<R>>(_work: &Aside<W, R>) -> Body {
+    run_aside::<R, W>
+}
+
+unsafe extern "C" fn run_aside<R, W: FnOnce() -> io::Result<R>>(aside: *mut c_void) {
+    // SAFETY: `without_lock` waits for the call that was given this, and does not use it in the meantime.
+    let aside = unsafe { &mut *aside.cast::<Aside<W, R>>() };
+    // A plugin that calls the body twice finds nothing to do.
+    if let Some(work) = aside.work.take() {
+        aside.done = work();
     }
 }
 
-unsafe extern "C" fn serve_body(serving: *mut c_void) {
-    // SAFETY: `serve` waits for the call that was given this, and does not use it in the meantime.
-    unsafe { (*serving.cast::<Serving>()).run() };
+/// Makes the requests of `warmup`, if there are any. Returns what the adapter has made for thread 0.
+fn warm_up(adapter: Adapter, boot: &Boot, plugin: &Plugin) -> io::Result<*mut c_void> {
+    let settings = &boot.settings;
+    if settings.reloading.warmup.is_empty() {
+        return Ok(null_mut());
+    }
+    if adapter.table.run.is_some() {
+        bolide_log::line(&format!("warmup: {} has an event loop in each worker, so it is not asked before", adapter.language()));
+        return Ok(null_mut());
+    }
+    // A request needs a place to be recorded in. That of a worker does not exist yet.
+    let (scoreboard, _memory) = Scoreboard::create(1, 1)?;
+    let (row, slot) = scoreboard.row(0).zip(scoreboard.recorder(0, 0)).ok_or(io::ErrorKind::NotFound)?;
+    let terms =
+        AnswerTerms { taken: TakenConnections::new(row, 0, 1)?, row, write_timeout: Duration::from_secs(WARMUP_WRITE_SECONDS) };
+    let language = language_with(adapter, plugin, settings, vec![of_no_listener()], terms);
+    without_lock(adapter, || internal_requests::warm_up(language, settings, slot))
 }
 
 /// The language in a worker. It is never freed.
 fn language_of(adapter: Adapter, assignment: &Assignment) -> io::Result<&'static PluginLanguage> {
     let settings = &assignment.settings;
-    let applications = &plugin_of(settings)?.applications;
     let row = assignment.scoreboard.row(assignment.row).ok_or(io::ErrorKind::NotFound)?;
-    let mounts = applications.iter().map(|application| application.mount.clone().into_bytes()).collect();
     let longest_ms = assignment.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0);
-    Ok(Box::leak(Box::new(PluginLanguage {
-        adapter,
-        mounts: Mounts::new(mounts, &settings.application),
-        listeners: assignment.listeners.iter().map(of_listener).collect(),
-        terms: AnswerTerms {
-            taken: TakenConnections::new(row, assignment.worker, settings.workers.threads.most())?,
-            row,
-            write_timeout: Duration::from_millis(longest_ms),
-        },
-    })))
+    let terms = AnswerTerms {
+        taken: TakenConnections::new(row, assignment.worker, settings.workers.threads.most())?,
+        row,
+        write_timeout: Duration::from_millis(longest_ms),
+    };
+    let listeners = assignment.listeners.iter().map(of_listener).collect();
+    Ok(language_with(adapter, plugin_of(settings)?, settings, listeners, terms))
+}
+
+fn language_with(
+    adapter: Adapter,
+    plugin: &Plugin,
+    settings: &Settings,
+    listeners: Vec<Table>,
+    terms: AnswerTerms,
+) -> &'static PluginLanguage {
+    let mounts = plugin.applications.iter().map(|application| application.mount.clone().into_bytes()).collect();
+    let mounts = Mounts::new(mounts, &settings.application);
+    Box::leak(Box::new(PluginLanguage { adapter, mounts, listeners, terms, first: AtomicPtr::new(null_mut()) }))
 }
 
 /// The variables that all requests of a listener have.
 fn of_listener(listener: &ListeningSocket) -> Table {
+    let mut table = of_no_listener();
+    table.set_scheme(listener.is_https());
+    table.set(OwnVariable::ServerName, listener.server_name.as_bytes());
+    table.set(OwnVariable::ServerPort, listener.server_port.as_bytes());
+    table
+}
+
+/// The variables that all requests have.
+fn of_no_listener() -> Table {
     let mut table = Table::new();
     table.set_named(b"GATEWAY_INTERFACE", b"CGI/1.1");
     table.set_named(b"SERVER_SOFTWARE", SERVER_SOFTWARE.as_bytes());
-    table.set_scheme(listener.is_https());
-    for (name, value) in [
-        (OwnVariable::ServerName, listener.server_name.as_str()),
-        (OwnVariable::ServerPort, &listener.server_port),
-        (OwnVariable::ScriptName, ""),
-        (OwnVariable::PathInfo, ""),
-        (OwnVariable::QueryString, ""),
-    ] {
-        table.set(name, value.as_bytes());
+    table.set_scheme(false);
+    for name in [OwnVariable::ScriptName, OwnVariable::PathInfo, OwnVariable::QueryString] {
+        table.set(name, b"");
     }
     table
 }

@@ -64,6 +64,18 @@ impl Table {
         );
     }
 
+    /// Names the server as the client does (RFC 3875 section 4.1.14): by the Host field without its port.
+    pub fn name_server(&mut self) {
+        let (Some(host), Some(name)) = (self.own_place(OwnVariable::Host), self.own_place(OwnVariable::ServerName)) else {
+            return;
+        };
+        let Range { start, end } = self.entries[host].value;
+        let length = without_port(self.at(Range { start, end })).len() as u32;
+        if length > 0 {
+            self.entries[name].value = Range { start, end: start + length };
+        }
+    }
+
     fn at(&self, range: Range) -> &[u8] {
         &self.bytes[range.start as usize..range.end as usize]
     }
@@ -171,9 +183,38 @@ pub fn text_of(bytes: &[u8]) -> bolide_text {
     bolide_text { data: bytes.as_ptr().cast(), size: bytes.len() }
 }
 
+/// The host of a Host field: `[::1]` of `[::1]:8080`.
+fn without_port(host: &[u8]) -> &[u8] {
+    match host.iter().rposition(|byte| !byte.is_ascii_digit()) {
+        Some(colon) if host[colon] == b':' && colon > 0 => &host[..colon],
+        _ => host,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_server_is_named_by_the_host_without_its_port() {
+        let cases = [
+            ("a.example", "a.example"),
+            ("a.example:8080", "a.example"),
+            ("a.example:", "a.example"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[::1]:80", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("", "listener"),
+            ("80", "80"),
+        ];
+        for (host, name) in cases {
+            let mut table = Table::new();
+            table.set(OwnVariable::ServerName, b"listener");
+            table.add_field(b"Host", host.as_bytes(), b",");
+            table.name_server();
+            assert_eq!(table.get(b"SERVER_NAME"), Some(name.as_bytes()), "{host}");
+        }
+    }
 
     fn lines(table: &Table) -> Vec<String> {
         let mut lines: Vec<String> = table

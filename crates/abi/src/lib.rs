@@ -176,7 +176,7 @@ pub struct bolide_host {
     /// refused, which is valid as long as the process.
     pub status: unsafe extern "C" fn(answer: *mut bolide_answer, status: *const c_char, size: usize) -> bolide_text,
     /// Adds a field to the head. A field that only the server may set, such as Connection, is dropped, and its meaning is obeyed.
-    /// Returns as `status`.
+    /// After `Transfer-Encoding: chunked` the parts of the body are chunks. Returns as `status`.
     pub field: unsafe extern "C" fn(
         answer: *mut bolide_answer,
         name: *const c_char,
@@ -195,8 +195,9 @@ pub struct bolide_host {
     /// Passes a part of the body in a call that can't be suspended: it waits until the client has read enough. It returns `size`,
     /// or `BOLIDE_GONE`. While it waits, it has called `release`. An adapter with `without_lock` calls it without the lock.
     pub write: unsafe extern "C" fn(answer: *mut bolide_answer, part: *const c_char, size: usize) -> usize,
-    /// Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if that failed.
-    /// Nothing else may be passed in the same call. An adapter that has more to send returns `BOLIDE_SUSPENDED`.
+    /// Passes `length` bytes of a file from `offset`. The host takes a copy of the descriptor. Returns 0, or -1 if the body must
+    /// be passed otherwise. Nothing else may be passed in the same call. An adapter that has more to send returns
+    /// `BOLIDE_SUSPENDED`.
     pub push_file:
         unsafe extern "C" fn(answer: *mut bolide_answer, descriptor: c_int, offset: i64, length: u64, flags: u32) -> c_int,
     /// Sends the head and what was passed, as far as the client reads.
@@ -258,6 +259,16 @@ pub struct bolide_host {
     /// Takes what has arrived of the body. The part is valid until the next call for a stream. Returns the bits
     /// `BOLIDE_MORE_BODY` and following. With `BOLIDE_MORE_BODY` the host calls `client_event` when more has arrived.
     pub take_body: unsafe extern "C" fn(stream: *mut bolide_stream, part: *mut bolide_text) -> u32,
+
+    /// Logs why a request failed, or what its application reports: as `log`, with the method, the path and the identifier of the
+    /// request in front of the first line. `request` is NULL outside of `call`.
+    pub log_error: unsafe extern "C" fn(request: *mut bolide_request, lines: *const c_char, size: usize),
+    /// Asks for a worker to replace this one, which goes on serving until the other one is ready. In the prototype, and in a
+    /// process that the application has forked, it does nothing.
+    pub retire: unsafe extern "C" fn(),
+    /// Names a file that the application consists of. A change of it reloads the application, with `develop` and with the
+    /// `auto-reload` of the language. `load` calls it.
+    pub watch: unsafe extern "C" fn(path: *const c_char, size: usize),
 }
 
 /// The functions of an adapter. The table is valid as long as the process. Each function but `call` and `load` may be NULL.
@@ -338,6 +349,10 @@ pub struct bolide_adapter {
     /// An exchange that the adapter keeps takes longer than `harakiri`, and the host answers 504. The adapter ends its work, and
     /// `abandon` follows.
     pub overdue: Option<unsafe extern "C" fn(thread: *mut c_void, pending: *mut c_void, milliseconds: u64)>,
+
+    /// Forks the prototype: returns as fork(2), with its errno. A language that has threads of its own needs it, such as Ruby,
+    /// whose `Process._fork` stops and restarts them. Without this function the host forks.
+    pub fork: Option<unsafe extern "C" fn() -> c_int>,
 }
 
 /// The one symbol that an adapter exports: `bolide_adapter_v1`. It returns the adapter's table, or NULL after `explain`.

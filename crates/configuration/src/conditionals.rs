@@ -127,6 +127,8 @@ pub fn is_built_in(plugin: &str) -> bool {
         "logfile",
         "python",
         "cgi",
+        // Threads of Ruby.
+        "rbthreads",
         "router_redirect",
         "router_rewrite",
         "router_basicauth",

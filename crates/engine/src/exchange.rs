@@ -14,6 +14,7 @@ mod entrance;
 pub mod finishing;
 pub mod health;
 pub mod https_redirect;
+pub mod internal_requests;
 pub mod leaks;
 mod log_entry;
 pub mod passage;

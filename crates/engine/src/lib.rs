@@ -33,6 +33,7 @@ pub use event_loop::panics::end_worker_at_a_panic;
 pub use event_loop::serve;
 pub use event_loop::worker_state::Assignment;
 pub use exchange::bulkheads::BulkheadLink;
+pub use exchange::internal_requests::{InternalRequest, ask};
 pub use exchange::spans::{note_exception, wants_exceptions};
 pub use preloading::preload;
 pub use request::{blocking_websocket, mounts, request_stream, websocket};

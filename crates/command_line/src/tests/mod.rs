@@ -208,7 +208,7 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
             "strict = true\nhook-as-vassal = exec:true",
             "uwsgi.ini:5: warning: `hook-as-vassal` is known, but not supported yet: it has no effect",
         ),
-        ("plugins = psgi,python3", "uwsgi.ini:4: warning: the plugin `psgi` is not built in"),
+        ("plugins = php,python3", "uwsgi.ini:4: warning: the plugin `php` is not built in"),
         ("enable-threads = false", "uwsgi.ini:4: note: `enable-threads` can't be switched off: threads always run"),
         ("wsgi-file = x.py", "uwsgi.ini:4: note: `wsgi-file` is loaded only if `module` at uwsgi.ini:3 can't be"),
         (

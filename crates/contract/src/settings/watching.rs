@@ -35,7 +35,7 @@ pub struct WatchedFile {
 pub struct WatchedImports {
     /// Interval of the checks without a notification of the kernel, and of the workers' reports of new imports, in milliseconds.
     pub every_ms: u64,
-    /// `py-auto-reload-ignore`: names of modules.
+    /// Names of Python's modules (`py-auto-reload-ignore`), and paths of a plugin's files.
     pub ignored: Vec<String>,
     pub configuration: Vec<PathBuf>,
 }

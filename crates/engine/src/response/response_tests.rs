@@ -134,6 +134,8 @@ fn an_answer_never_breaks_its_own_content_length() {
     assert_eq!(short.writer().push(b"12345", When::Now), Pushed::All);
     short.writer().finish();
     assert!(short.writer().length_fault().is_some_and(|fault| fault.contains("shorter")) && !short.writer().keeps_alive());
+    short.writer().give_client_up();
+    assert_eq!(short.writer().length_fault(), None, "the client has left");
 }
 
 #[test]

@@ -345,9 +345,11 @@ impl ResponseWriter<'_> {
         if self.transport.is_given_away() { 101 } else { self.head.status() }
     }
 
-    /// How the application violated its own Content-Length, as the rest of a sentence.
+    /// How the application violated its own Content-Length, as the rest of a sentence. An application that stops because its
+    /// client has left does not violate it.
     pub fn length_fault(&self) -> Option<&'static str> {
-        self.broken_promise().filter(|_| self.body.overrun || !self.transport.is_given_away())
+        let may_stop = self.transport.is_given_away() || self.client_is_gone();
+        self.broken_promise().filter(|_| self.body.overrun || !may_stop)
     }
 
     /// Determines the length of the body (RFC 9112 section 6.3), and has the encoder write the head.

@@ -11,9 +11,6 @@ use crate::provision::program::Installed;
 /// Where packages of the system put their libraries.
 const SYSTEM_DIRECTORY: &str = "/usr/lib/bolide";
 
-/// The plugins that a package has a source for.
-const LANGUAGES: [&str; 1] = ["lua"];
-
 /// The header of the interface.
 pub const HEADER: &str = "bolide_app.h";
 
@@ -49,9 +46,16 @@ impl Shipped {
         Some(directory.join(format!("bolide_{name}.c"))).filter(|source| source.is_file())
     }
 
-    /// The names of the plugins.
-    pub fn names(&self) -> Vec<&'static str> {
-        LANGUAGES.into_iter().filter(|name| self.source_of(name).is_some()).collect()
+    /// The names of the plugins, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let files = self.directory.as_deref().and_then(|directory| std::fs::read_dir(directory).ok());
+        let name_of = |file: std::fs::DirEntry| {
+            let file = file.file_name().into_string().ok()?;
+            Some(file.strip_prefix("bolide_")?.strip_suffix(".c")?.to_owned())
+        };
+        let mut names: Vec<String> = files.into_iter().flatten().flatten().filter_map(name_of).collect();
+        names.sort();
+        names
     }
 }
 
@@ -76,9 +80,9 @@ pub fn library(plugin: &Plugin, installed: &Installed) -> Result<PathBuf, StartE
     let found = directories.iter().map(|directory| directory.join(&file)).find(|library| library.is_file());
     found.ok_or_else(|| {
         let shown: Vec<String> = directories.iter().map(|directory| directory.display().to_string()).collect();
-        let advice = match LANGUAGES.contains(&name.as_str()) {
-            true => format!("`bolide plugin build {name}` builds it"),
-            false => {
+        let advice = match Shipped::of(installed).source_of(name) {
+            Some(_) => format!("`bolide plugin build {name}` builds it"),
+            None => {
                 format!("install the package that has it, or build it from its C file with `bolide plugin build {name}.c`")
             }
         };
@@ -99,6 +103,9 @@ mod tests {
         let configured = directory.path().join("configured");
         let mut plugin =
             Plugin { name: "lua".into(), directories: vec![configured.clone()], origin: "app.ini:2".into(), ..Plugin::default() };
+        std::fs::create_dir_all(own.join("bolide/plugins")).expect("made");
+        std::fs::write(own.join("bolide/plugins/bolide_lua.c"), "").expect("written");
+        assert_eq!(Shipped::of(&installed).names(), ["lua"]);
         let error = library(&plugin, &installed).expect_err("none").to_string();
         for part in ["plugin = lua at app.ini:2", "no bolide_lua.so in", "configured, ", "bolide plugin build lua"] {
             assert!(error.contains(part), "{error}");

@@ -11,7 +11,7 @@ use bolide_configuration::suggest;
 use crate::catalog::names::{LetterMap, NameMap, NameSet};
 use crate::row::{Argument, OptionEntry, OptionRow, Reach, Setting, Status, Theme, Value, refused};
 use crate::topics::application::naming::ApplicationOption;
-use crate::topics::languages::{cgi, plugins};
+use crate::topics::languages::{cgi, perl, plugins, ruby};
 use crate::topics::{
     answering, application, asynchronous, attendant, clients, control, emperor, files, gevent, hooks, identity, interpreter,
     language, languages, logging, mules, processes, program, recycling, scaling, services, sockets, spooler, statistics, tls,
@@ -37,6 +37,8 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Greenlets, gevent::ENTRIES),
     (Theme::Cgi, cgi::ENTRIES),
     (Theme::Plugins, plugins::ENTRIES),
+    (Theme::Plugins, perl::ENTRIES),
+    (Theme::Plugins, ruby::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),

@@ -253,8 +253,8 @@ impl Served {
         let applications = applications.complete(positional, draft.of(), is_jailed, context);
         let applications = application::below_script_name(applications, draft.of(), context);
         let other_language = languages::complete(draft, &applications, mounts, is_jailed, context);
-        if other_language.is_some() {
-            work::warn_of_python(context);
+        if let Some(language) = &other_language {
+            work::warn_of_python(language, context);
         }
         draft.take::<ModifiersDraft>().check(other_language.as_ref(), context);
         let mut sockets = draft.take::<SocketsDraft>();

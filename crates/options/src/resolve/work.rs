@@ -7,6 +7,7 @@
 use bolide_configuration::diagnostic::{Diagnostic, Location, Severity};
 use bolide_configuration::pair::Pair;
 use bolide_contract::hooks::HookPhase;
+use bolide_contract::settings::Language;
 use bolide_contract::signals::Signals;
 
 use crate::catalog::catalog;
@@ -117,11 +118,14 @@ pub fn check_emperor(requests: Requests, found: Found, emperor: &Location, conte
     context.diagnostics.push(Diagnostic::error(Some(emperor), message).advise(advice));
 }
 
+/// Options that Python's adapter and those of plugins read, and CGI does not.
+const OF_LOADED_APPLICATIONS: &str = "warmup reload-probe py-autoreload";
+
 /// Options that only Python's adapter reads, beside those of the chapters of asynchronous applications and greenlets.
 const OF_PYTHON: &str = "import shared-import spooler-import pythonpath virtualenv pyargv paste-logger log-config \
     optimize no-site py-sys-executable thread-stack-size wsgi-strict wsgi-disable-file-wrapper catch-exceptions \
     reload-on-exception \
-    pymodule-alias post-pymodule-alias warmup reload-probe refork-after py-autoreload mule mules spooler callable factory";
+    pymodule-alias post-pymodule-alias refork-after mule mules spooler callable factory";
 
 /// Warns of each option that has no effect, because an emperor neither serves nor has workers.
 fn warn_of_idle(context: &mut Context) {
@@ -139,12 +143,14 @@ fn warn_of_idle(context: &mut Context) {
     }
 }
 
-/// Warns of each option that has no effect because the applications are not Python's.
-pub fn warn_of_python(context: &mut Context) {
+/// Warns of each option that has no effect because the applications are in this language, and not Python's.
+pub fn warn_of_python(language: &Language, context: &mut Context) {
+    let is_cgi = matches!(language, Language::Cgi(_));
     for pair in &context.read.effects {
         let Some(row) = catalog().get(&pair.key) else { continue };
         let is_of_python = matches!(row.theme, Theme::Asynchronous | Theme::Greenlets)
-            || OF_PYTHON.split_ascii_whitespace().any(|name| name == row.name());
+            || OF_PYTHON.split_ascii_whitespace().any(|name| name == row.name())
+            || is_cgi && OF_LOADED_APPLICATIONS.split_ascii_whitespace().any(|name| name == row.name());
         if matches!(row.status, Status::Supported(_)) && is_of_python {
             let message = format!("`{}` has no effect: it is for Python, and the applications are in another language", pair.key);
             context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message));

@@ -171,8 +171,8 @@ pub const ENTRIES: &[OptionEntry] = rows![
 pub const RELOADS: &[OptionEntry] = rows![
     /// Before a worker of a new generation serves, it requests this path from its own application, and none is ready before all
     /// have their response. If the status of a response is 500 or above, or the request raises an exception, or the response does
-    /// not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. It works for WSGI and
-    /// ASGI, but not at startup, where there is no old generation.
+    /// not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. It works for WSGI, ASGI
+    /// and the languages of plugins, but not at startup, where there is no old generation.
     /// Example: reload-probe = /health
     supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)))
         .reach(Reach::Application),
@@ -199,7 +199,8 @@ pub const RELOADS: &[OptionEntry] = rows![
     /// Request this path from the application after it is loaded, before workers are forked. Objects that it creates at its first
     /// request (for example Django's URL patterns and templates) are then created once and shared. Django's database connections
     /// are closed afterwards. A response of 500 or above and an exception are logged, and do not have another effect. It works
-    /// for WSGI only, because each worker has its own event loop for ASGI applications, which have their lifespan.
+    /// for WSGI and the languages of plugins. ASGI applications have their lifespan instead, because each worker has its own
+    /// event loop.
     /// Example: warmup = /
     ///          warmup = /login
     supported("warmup", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.warmup.push(request_target(pair)?)))

@@ -64,7 +64,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: py-auto-reload-ignore = shop.generated
     list(
         "py-auto-reload-ignore",
-        set!(|draft, _, pair| draft.of::<Watching>().imports.get_or_insert_default().ignored.push(values::text(pair)?)),
+        set!(|draft, _, pair| ignore_import(draft, pair)?),
     )
     .reach(Reach::Master),
     /// Serve for development with one worker, which reloads when the file of an imported module or the configuration changes.
@@ -206,6 +206,12 @@ pub fn watch_imports(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<
     let every_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
     let ignored = draft.of::<Watching>().imports.take().map(|imports| imports.ignored).unwrap_or_default();
     draft.of::<Watching>().imports = Some(WatchedImports { every_ms, ignored, configuration: Vec::new() });
+    Ok(())
+}
+
+/// A module or a file that is not watched.
+pub fn ignore_import(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.of::<Watching>().imports.get_or_insert_default().ignored.push(values::text(pair)?);
     Ok(())
 }
 

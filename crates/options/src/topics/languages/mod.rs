@@ -2,7 +2,9 @@
 //! that reads the configuration.
 
 pub mod cgi;
+pub mod perl;
 pub mod plugins;
+pub mod ruby;
 
 use bolide_configuration::diagnostic::{Diagnostic, Location};
 use bolide_contract::settings::{Application, Language};
@@ -13,7 +15,7 @@ use crate::topics::languages::cgi::CgiDraft;
 use crate::topics::languages::plugins::{ANOTHER_INSTANCE, PluginDraft};
 
 /// The options that set an application of another language.
-pub const APPLICATIONS: [&str; 2] = [cgi::PLACE, "lua"];
+pub const APPLICATIONS: [&str; 4] = [cgi::PLACE, "lua", "psgi", "rack"];
 
 /// Options that name uWSGI's number of a language. Whether it is that of this instance is known at the end.
 #[derive(Default)]

@@ -1,6 +1,5 @@
 //! Resolves the plugins of languages: which library an instance needs, its applications and its options. It does not open
-//! files. Runs
-//! in the process that reads the configuration.
+//! files. Runs in the process that reads the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +20,31 @@ const FILE_END: &str = ".so";
 /// The longest name of a plugin in bytes.
 const MAX_NAME_BYTES: usize = 40;
 
-/// Languages of uWSGI whose adapter for Bolide is a library, with uWSGI's numbers.
-const LANGUAGES: [(&str, u8); 1] = [("lua", 6)];
+/// A language of uWSGI whose adapter for Bolide is a library.
+struct LanguageOfUwsgi {
+    /// The plugin, and the option of its application.
+    name: &'static str,
+    /// uWSGI's number.
+    modifier: u8,
+    /// What the names of its options begin with. The adapter gets the rest of the name.
+    prefixes: &'static [&'static str],
+}
+
+impl LanguageOfUwsgi {
+    /// Whether a plugin is that of this language: Debian's names have the version of the language, as `lua51` and `rack_ruby31`.
+    fn is_named_by(&self, plugin: &str) -> bool {
+        plugin.strip_prefix(self.name).is_some_and(|rest| {
+            let rest = rest.strip_prefix(['_', '-']).unwrap_or(rest);
+            rest.strip_prefix("ruby").unwrap_or(rest).bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+        })
+    }
+}
+
+const LANGUAGES: [LanguageOfUwsgi; 3] = [
+    LanguageOfUwsgi { name: "lua", modifier: 6, prefixes: &["lua-"] },
+    LanguageOfUwsgi { name: "psgi", modifier: 5, prefixes: &["psgi-", "perl-"] },
+    LanguageOfUwsgi { name: "rack", modifier: 7, prefixes: &["rack-", "shared-rb-", "rb-"] },
+];
 
 pub const ENTRIES: &[OptionEntry] = rows![
     /// Plugins to load. One that is built in needs nothing, and a warning lists plugins of uWSGI that do not exist here. Another
@@ -109,14 +131,16 @@ fn library_of(text: &str, is_of_uwsgi: impl Fn(&str) -> bool) -> Option<(String,
         let name = text.rsplit('/').next()?.strip_prefix(FILE_BEGINNING)?.strip_suffix(FILE_END)?;
         return is_name(name).then(|| (name.to_owned(), Some(Path::new(text))));
     }
-    let is_library =
-        modifier_of(text) != 0 || is_name(text) && !bolide_configuration::conditionals::is_built_in(text) && !is_of_uwsgi(text);
+    if let Some(language) = LANGUAGES.iter().find(|language| language.is_named_by(text)) {
+        return Some((language.name.to_owned(), None));
+    }
+    let is_library = is_name(text) && !bolide_configuration::conditionals::is_built_in(text) && !is_of_uwsgi(text);
     is_library.then(|| (text.to_owned(), None))
 }
 
 /// uWSGI's number of a language; 0: it has none.
 fn modifier_of(name: &str) -> u8 {
-    LANGUAGES.iter().find(|(language, _)| *language == name).map_or(0, |(_, modifier)| *modifier)
+    LANGUAGES.iter().find(|language| language.name == name).map_or(0, |language| language.modifier)
 }
 
 fn is_name(text: &str) -> bool {
@@ -143,26 +167,38 @@ fn add_directory(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-fn add_application(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_application(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.of::<PluginDraft>().add_application(row.name(), pair)
 }
 
-/// An option of a language whose name begins with that of the language.
-fn add_option(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+/// An option of a language, whose adapter gets it.
+pub fn add_option(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let value = values::text(pair)?;
-    let Some((plugin, name)) = row.name().split_once('-') else { return Ok(()) };
-    draft.of::<PluginDraft>().options.push(Line {
-        plugin: plugin.to_owned(),
-        name: name.to_owned(),
-        value,
-        location: pair.location.clone(),
-    });
+    add_line(draft, row, pair, value);
     Ok(())
 }
 
-fn add_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.bounded_u32(row, pair)?;
     add_option(draft, row, pair)
+}
+
+/// An option without a value. The adapter gets it only if it is on.
+pub fn add_switch(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    if draft.switch(pair) {
+        add_line(draft, row, pair, "true".to_owned());
+    }
+    Ok(())
+}
+
+fn add_line(draft: &mut Draft, row: &OptionRow, pair: &Pair, value: String) {
+    let own = |language: &LanguageOfUwsgi| {
+        let rest = language.prefixes.iter().find_map(|prefix| row.name().strip_prefix(prefix))?;
+        Some((language.name.to_owned(), rest.to_owned()))
+    };
+    if let Some((plugin, name)) = LANGUAGES.iter().find_map(own) {
+        draft.of::<PluginDraft>().options.push(Line { plugin, name, value, location: pair.location.clone() });
+    }
 }
 
 /// Takes an option that Bolide does not know and a plugin may. Returns whether it is for one.
@@ -254,5 +290,29 @@ pub fn take_mounts(draft: &mut Draft) -> Vec<(String, Location)> {
     match draft.of::<PluginDraft>().serves() {
         true => std::mem::take(&mut draft.of::<ApplicationDraft>().mounts),
         false => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_of_debian_with_a_version_is_that_of_the_language() {
+        let cases = [
+            ("lua", Some("lua")),
+            ("lua51", Some("lua")),
+            ("psgi", Some("psgi")),
+            ("rack", Some("rack")),
+            ("rack_ruby31", Some("rack")),
+            ("rack-ruby3.1", Some("rack")),
+            ("luajit", None),
+            ("rackup", None),
+            ("python3", None),
+        ];
+        for (plugin, name) in cases {
+            let found = library_of(plugin, |_| true).map(|(name, _)| name);
+            assert_eq!(found.as_deref(), name, "{plugin}");
+        }
     }
 }
