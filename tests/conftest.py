@@ -13,6 +13,9 @@ from support.held import Held
 from support.ports import reserve
 from support.server import Server
 
+#: `make languages` installs what these tests need, and names their directory, which makes pytest collect it.
+collect_ignore = ["applications"]
+
 #: Time limit of one test, in seconds: longer than any single wait may take, so that a failure names the condition that was waited
 #: for.
 TEST_SECONDS = 240
