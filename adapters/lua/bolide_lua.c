@@ -486,6 +486,7 @@ static int run_everywhere(bolide_text path, int number) {
     if (path.size >= sizeof name) return explain("the path is too long"), -1;
     memcpy(name, path.data, path.size);
     name[path.size] = 0;
+    host->watch(name, path.size);
     for (uint32_t i = 0; i < state_count; i++) {
         struct work work = {.path = name, .number = number};
         if (protect(&states[i], run_file, &work)) continue;

@@ -244,6 +244,18 @@ static const char *error_text(STRLEN *size) {
     return SvPVutf8(text, *size);
 }
 
+// Logs the text of `$@`, which has ended a step of a request, or something else.
+static void log_failure(const struct exchange *x) {
+    ENTER;
+    SAVETMPS;
+    STRLEN size;
+    const char *text = error_text(&size);
+    if (x) host->log_error(x->request, text, size);
+    else host->log(text, size);
+    FREETMPS;
+    LEAVE;
+}
+
 // Calls a function of the prelude, which takes the arguments. Returns 0, or -1 with an explanation of `what` failed.
 static int call_prelude(const char *function, SV *first, const char *while_what) {
     called.function = function;
@@ -874,11 +886,7 @@ static uint32_t run(struct exchange *x, CV *step, void **pending) {
     x->is_fine = false;
     bool is_back = protect(step);
     if (is_forked) {
-        if (is_back && !x->is_fine) {
-            STRLEN size;
-            const char *text = error_text(&size);
-            host->log(text, size);
-        }
+        if (is_back && !x->is_fine) log_failure(NULL);
         end_child(!is_back ? STATUS_EXIT : x->is_fine ? 0 : 255);
     }
     if (error_line_size) flush_error_line();
@@ -893,13 +901,7 @@ static uint32_t run(struct exchange *x, CV *step, void **pending) {
     }
     if (!x->is_fine) {
         if (!x->is_gone) {
-            ENTER;
-            SAVETMPS;
-            STRLEN size;
-            const char *text = error_text(&size);
-            host->log_error(x->request, text, size);
-            FREETMPS;
-            LEAVE;
+            log_failure(x);
             // An application that fails after its answer, as a delayed one may, does not take the answer back.
             if (!x->is_complete || step == step_continue) x->outcome = BOLIDE_FAILED;
         } else {
@@ -951,15 +953,7 @@ static void abandon(void *thread, void *pending) {
     if (!is_destroyed) {
         current = x;
         x->is_fine = false;
-        if (protect(step_conclude) && !x->is_fine) {
-            ENTER;
-            SAVETMPS;
-            STRLEN size;
-            const char *text = error_text(&size);
-            host->log(text, size);
-            FREETMPS;
-            LEAVE;
-        }
+        if (protect(step_conclude) && !x->is_fine) log_failure(x);
         current = NULL;
     }
     free(x);
@@ -981,14 +975,7 @@ static int interrupted(void *thread) {
     bool is_back = protect(step_signals);
     if (is_forked) end_child(STATUS_EXIT);
     if (!is_back) return 1;
-    if (called.function) return 0;
-    ENTER;
-    SAVETMPS;
-    STRLEN size;
-    const char *text = error_text(&size);
-    host->log(text, size);
-    FREETMPS;
-    LEAVE;
+    if (!called.function) log_failure(NULL);
     return 0;
 }
 

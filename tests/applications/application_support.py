@@ -1,18 +1,27 @@
 """Real applications for tests: adapters that `bolide plugin build` makes, their servers, and visitors with cookies."""
 
 import html
+import json
 import os
 import re
 import signal
 import subprocess
 from urllib.parse import urlencode, urljoin, urlsplit
 
+import pytest
 from support.client import Client
+from support.files import pattern
 from support.server import program
 from support.waiting import wait_until
 
 #: Time limit of a command that prepares an application, in seconds.
 COMMAND_SECONDS = 200
+#: Too large for the memory in which the server keeps a body.
+LARGE = b"begin" + pattern(5 << 20) + b"ended"
+#: What a page that streams sends.
+PARTS = "".join(f"part {number}\n" for number in range(1, 1001))
+#: Number of reloads under load.
+RELOADS = 50
 #: Redirects that a visitor follows.
 MAX_REDIRECTS = 5
 #: Between the parts of an upload.
@@ -125,3 +134,42 @@ def reload_under_load(server, rename, reloads):
             server.send_signal(signal.SIGHUP)
             load.wait(lambda number=number: load.bodies[f"code {number}"], f"the answer of reload {number}")
     return load
+
+
+class Sites:
+    """The applications of a module, each with its server, which its first test starts."""
+
+    def __init__(self, start):
+        self._start = start
+        self._running = {}
+
+    def __getitem__(self, name):
+        if name not in self._running:
+            self._running[name] = self._start(name)
+        return self._running[name]
+
+
+class FrameworkTests:
+    """What the application of each framework does. `site` is its server."""
+
+    def test_a_session_counts_the_visits_of_each_visitor_in_all_workers(self, site):
+        first, second = Visitor(site), Visitor(site)
+        assert [first.get("/visits").text for _ in range(6)] == [f"visit {number}" for number in range(1, 7)]
+        assert second.get("/visits").text == "visit 1"
+
+    @pytest.mark.parametrize("content", [b"12345-67890", LARGE], ids=["small", "5MB"])
+    def test_an_upload_comes_whole(self, site, content):
+        response = Visitor(site).upload("/upload", "file", "visitor.txt", content)
+        assert (response.status, response.text) == (
+            200,
+            f"visitor.txt {len(content)} {content[:5].decode()} {content[-5:].decode()}",
+        )
+
+    def test_json_comes_and_goes_with_any_letter(self, site):
+        body = json.dumps({"numbers": [1, 2, 39]}).encode()
+        response = Visitor(site).ask("POST", "/sum", [("Content-Type", "application/json")], body)
+        assert response.get("content-type").startswith("application/json")
+        assert json.loads(response.body) == {"sum": 42, "name": "\xe9t\xe9 \u2603"}
+
+    def test_a_streamed_body_comes_whole(self, site):
+        assert Visitor(site).get("/parts").text == PARTS

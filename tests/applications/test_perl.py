@@ -1,20 +1,13 @@
 """Perl: applications of Dancer2, Mojolicious and Catalyst work as under a server of their own."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
-from application_support import Visitor, reload_under_load, run
-from support.files import assert_same, pattern
+from application_support import LARGE, RELOADS, FrameworkTests, Sites, Visitor, reload_under_load, run
+from support.files import assert_same
 
 HERE = Path(__file__).resolve().parent
-#: Too large for the memory in which the server keeps a body.
-LARGE = b"begin" + pattern(5 << 20) + b"ended"
-#: What a page that streams sends.
-PARTS = "".join(f"part {number}\n" for number in range(1, 1001))
-#: Number of reloads under load.
-RELOADS = 50
 FRAMEWORKS = ("dancer2", "mojolicious", "catalyst")
 
 
@@ -47,20 +40,6 @@ def catalyst(directory):
     return application / "shop.psgi"
 
 
-class Sites:
-    """The applications of this module, each with its server, which its first test starts."""
-
-    def __init__(self, serve, plugin):
-        self._serve = serve
-        self._plugin = plugin
-        self._running = {}
-
-    def __getitem__(self, name):
-        if name not in self._running:
-            self._running[name] = start(self._serve, self._plugin, name)
-        return self._running[name]
-
-
 def start(serve, plugin, name):
     """Starts one of the applications with two workers."""
     server = serve.prepare()
@@ -72,7 +51,7 @@ def start(serve, plugin, name):
 
 @pytest.fixture(scope="module")
 def sites(serve_module, perl):
-    return Sites(serve_module, perl)
+    return Sites(lambda name: start(serve_module, perl, name))
 
 
 @pytest.fixture(params=FRAMEWORKS)
@@ -87,27 +66,8 @@ def test_a_template_shows_what_the_path_says(site):
     assert response.get("content-type").startswith("text/html")
 
 
-def test_a_session_counts_the_visits_of_each_visitor_in_all_workers(site):
-    first, second = Visitor(site), Visitor(site)
-    assert [first.get("/visits").text for _ in range(6)] == [f"visit {number}" for number in range(1, 7)]
-    assert second.get("/visits").text == "visit 1"
-
-
-@pytest.mark.parametrize("content", [b"12345-67890", LARGE], ids=["small", "5MB"])
-def test_an_upload_comes_whole(site, content):
-    response = Visitor(site).upload("/upload", "file", "visitor.txt", content)
-    assert (response.status, response.text) == (200, f"visitor.txt {len(content)} {content[:5].decode()} {content[-5:].decode()}")
-
-
-def test_json_comes_and_goes_with_any_letter(site):
-    body = json.dumps({"numbers": [1, 2, 39]}).encode()
-    response = Visitor(site).ask("POST", "/sum", [("Content-Type", "application/json")], body)
-    assert response.get("content-type").startswith("application/json")
-    assert json.loads(response.body) == {"sum": 42, "name": "\xe9t\xe9 \u2603"}
-
-
-def test_a_streamed_body_comes_whole(site):
-    assert Visitor(site).get("/parts").text == PARTS
+class TestEachFramework(FrameworkTests):
+    pass
 
 
 @pytest.mark.parametrize("name", ["dancer2", "catalyst"])

@@ -1,21 +1,14 @@
 """Ruby: applications of Sinatra and Rails work as under a server of their own, with two processes of two threads."""
 
-import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from application_support import Visitor, hidden, reload_under_load, run
-from support.files import assert_same, pattern
+from application_support import LARGE, RELOADS, FrameworkTests, Sites, Visitor, hidden, reload_under_load, run
+from support.files import assert_same
 
 HERE = Path(__file__).resolve().parent
-#: Too large for the memory in which the server keeps a body.
-LARGE = b"begin" + pattern(5 << 20) + b"ended"
-#: What a page that streams sends.
-PARTS = "".join(f"part {number}\n" for number in range(1, 1001))
-#: Number of reloads under load.
-RELOADS = 50
 FRAMEWORKS = ("sinatra", "rails")
 #: What `rails new` leaves out: everything that needs packages of JavaScript, or mail.
 LEFT_OUT = (
@@ -59,23 +52,9 @@ def start(serve, plugin, name):
     return server.start()
 
 
-class Sites:
-    """The applications of this module, each with its server, which its first test starts."""
-
-    def __init__(self, serve, plugin):
-        self._serve = serve
-        self._plugin = plugin
-        self._running = {}
-
-    def __getitem__(self, name):
-        if name not in self._running:
-            self._running[name] = start(self._serve, self._plugin, name)
-        return self._running[name]
-
-
 @pytest.fixture(scope="module")
 def sites(serve_module, ruby):
-    return Sites(serve_module, ruby)
+    return Sites(lambda name: start(serve_module, ruby, name))
 
 
 @pytest.fixture(params=FRAMEWORKS)
@@ -90,27 +69,8 @@ def test_a_template_shows_what_the_path_says(site):
     assert response.get("content-type").startswith("text/html")
 
 
-def test_a_session_counts_the_visits_of_each_visitor_in_all_workers(site):
-    first, second = Visitor(site), Visitor(site)
-    assert [first.get("/visits").text for _ in range(6)] == [f"visit {number}" for number in range(1, 7)]
-    assert second.get("/visits").text == "visit 1"
-
-
-@pytest.mark.parametrize("content", [b"12345-67890", LARGE], ids=["small", "5MB"])
-def test_an_upload_comes_whole(site, content):
-    response = Visitor(site).upload("/upload", "file", "visitor.txt", content)
-    assert (response.status, response.text) == (200, f"visitor.txt {len(content)} {content[:5].decode()} {content[-5:].decode()}")
-
-
-def test_json_comes_and_goes_with_any_letter(site):
-    body = json.dumps({"numbers": [1, 2, 39]}).encode()
-    response = Visitor(site).ask("POST", "/sum", [("Content-Type", "application/json")], body)
-    assert response.get("content-type").startswith("application/json")
-    assert json.loads(response.body) == {"sum": 42, "name": "\xe9t\xe9 \u2603"}
-
-
-def test_a_streamed_body_comes_whole(site):
-    assert Visitor(site).get("/parts").text == PARTS
+class TestEachFramework(FrameworkTests):
+    pass
 
 
 def test_a_file_comes_whole(site):

@@ -1,5 +1,6 @@
 """Fixtures of the tests of languages other than Python: servers of the plain program, and directories of CGI programs."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -61,9 +62,27 @@ def marks(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory):
-    """The library of Lua's adapter, which `bolide plugin build` has made."""
-    return built(LUA, tmp_path_factory.mktemp("plugins"))
+def adapters(tmp_path_factory):
+    """`adapters(PERL)` is the library of Perl's adapter, which `bolide plugin build` makes once."""
+    return functools.cache(lambda language: built(language, tmp_path_factory.mktemp("plugins")))
+
+
+@pytest.fixture(scope="session")
+def library(adapters):
+    """The library of Lua's adapter."""
+    return adapters(LUA)
+
+
+@pytest.fixture(scope="session")
+def perl_library(adapters):
+    """The library of Perl's adapter."""
+    return adapters(PERL)
+
+
+@pytest.fixture(scope="session")
+def ruby_library(adapters):
+    """The library of Ruby's adapter."""
+    return adapters(RUBY)
 
 
 @pytest.fixture
@@ -72,25 +91,19 @@ def lua(serve, library):
     return Applications(serve, library, LUA)
 
 
-@pytest.fixture(scope="session")
-def perl_library(tmp_path_factory):
-    """The library of Perl's adapter, which `bolide plugin build` has made."""
-    return built(PERL, tmp_path_factory.mktemp("plugins"))
-
-
 @pytest.fixture
 def perl(serve, perl_library):
     """Servers of Perl applications."""
     return Applications(serve, perl_library, PERL)
 
 
-@pytest.fixture(scope="session")
-def ruby_library(tmp_path_factory):
-    """The library of Ruby's adapter, which `bolide plugin build` has made."""
-    return built(RUBY, tmp_path_factory.mktemp("plugins"))
-
-
 @pytest.fixture
 def ruby(serve, ruby_library):
     """Servers of Rack applications."""
     return Applications(serve, ruby_library, RUBY)
+
+
+@pytest.fixture(params=[LUA, PERL, RUBY], ids=lambda language: language.name)
+def applications(request, serve, adapters):
+    """Servers of applications of each language in turn."""
+    return Applications(serve, adapters(request.param), request.param)

@@ -15,7 +15,13 @@ class Language:
     file: str
     beginning: str
     end: str
+    #: The page /said of an application, with a text in place of TEXT.
+    said: str
     packages: str
+
+    def saying(self, text):
+        """Returns the pages of an application that says a text at /said."""
+        return self.said.replace("TEXT", text)
 
 
 LUA = Language(
@@ -36,6 +42,7 @@ return function(env)
     return page(env)
 end
 """,
+    said='pages["/said"] = function(env) return 200, plain, "TEXT" end',
     packages="gcc pkg-config liblua5.4-dev",
 )
 
@@ -54,6 +61,7 @@ sub {
     return $page->($env);
 };
 """,
+    said="$pages{'/said'} = sub { text('TEXT') };",
     packages="gcc libperl-dev",
 )
 
@@ -74,6 +82,7 @@ page('/') { |env| plain('Hello from Ruby') }
     end="""
 run lambda { |env| (PAGES[env['PATH_INFO']] || proc { [404, PLAIN.dup, ["there is no page"]] }).call(env) }
 """,
+    said="page('/said') { |env| plain('TEXT') }",
     packages="gcc ruby-dev ruby-rack",
 )
 

@@ -335,27 +335,6 @@ def test_each_mount_has_its_application(lua):
     assert server.get("/x/y").text == "other [/x] [/y]"
 
 
-def test_a_reload_takes_the_changed_file_and_loses_no_request(lua):
-    server = lua('pages["/"] = function(env) return 200, plain, "old" end', "processes = 2")
-    bodies, stop = [], threading.Event()
-
-    def ask():
-        while not stop.is_set():
-            bodies.append(server.get("/").text)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        wait_until(lambda: len(bodies) > 5, "requests")
-        lua.write(server, 'pages["/"] = function(env) return 200, plain, "new" end')
-        server.send_signal(signal.SIGHUP)
-        wait_until(lambda: bodies[-1] == "new", "the new code")
-    finally:
-        stop.set()
-        thread.join()
-    assert set(bodies) == {"old", "new"}
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [

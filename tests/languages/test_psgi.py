@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
@@ -710,27 +709,6 @@ def test_each_mount_has_its_application_and_its_variables(perl):
     server.start()
     assert server.get("/").text == "main"
     assert server.get("/x/y").text == "other /x /y"
-
-
-def test_a_reload_takes_the_changed_file_and_loses_no_request(perl):
-    server = perl("$pages{'/'} = sub { text('old') };", "processes = 2")
-    bodies, stop = [], threading.Event()
-
-    def ask():
-        while not stop.is_set():
-            bodies.append(server.get("/").text)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        wait_until(lambda: len(bodies) > 5, "requests")
-        perl.write(server, "$pages{'/'} = sub { text('new') };")
-        server.send_signal(signal.SIGHUP)
-        wait_until(lambda: bodies[-1] == "new", "the new code")
-    finally:
-        stop.set()
-        thread.join()
-    assert set(bodies) == {"old", "new"}
 
 
 @pytest.mark.parametrize(

@@ -788,27 +788,6 @@ def test_a_file_that_is_missing_is_named(ruby):
     server.wait_for_log(r"can't be loaded: the file .*config\.ru does not exist")
 
 
-def test_a_reload_takes_the_changed_file_and_loses_no_request(ruby):
-    server = ruby("page('/text') { |env| plain('old') }", "processes = 2\nmaster = true")
-    bodies, stop = [], threading.Event()
-
-    def ask():
-        while not stop.is_set():
-            bodies.append(server.get("/text").text)
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        wait_until(lambda: len(bodies) > 5, "requests")
-        ruby.write(server, "page('/text') { |env| plain('new') }")
-        server.send_signal(signal.SIGHUP)
-        wait_until(lambda: bodies[-1] == "new", "the new code")
-    finally:
-        stop.set()
-        thread.join()
-    assert set(bodies) == {"old", "new"}
-
-
 def test_lazy_workers_load_the_application_themselves(ruby):
     pages = "LOADED = Process.pid\nUWSGI.postfork { $number = UWSGI.worker_id }\n"
     pages += "page('/own') { |env| plain(\"#{LOADED == $$} #{$number} #{env['rack.multiprocess']}\") }"
