@@ -18,6 +18,8 @@ class Language:
     #: The page /said of an application, with a text in place of TEXT.
     said: str
     packages: str
+    #: uWSGI's number of the language.
+    modifier: int
 
     def saying(self, text):
         """Returns the pages of an application that says a text at /said."""
@@ -44,6 +46,7 @@ end
 """,
     said='pages["/said"] = function(env) return 200, plain, "TEXT" end',
     packages="gcc pkg-config liblua5.4-dev",
+    modifier=6,
 )
 
 PERL = Language(
@@ -63,6 +66,7 @@ sub {
 """,
     said="$pages{'/said'} = sub { text('TEXT') };",
     packages="gcc libperl-dev",
+    modifier=5,
 )
 
 RUBY = Language(
@@ -84,6 +88,7 @@ run lambda { |env| (PAGES[env['PATH_INFO']] || proc { [404, PLAIN.dup, ["there i
 """,
     said="page('/said') { |env| plain('TEXT') }",
     packages="gcc ruby-dev ruby-rack",
+    modifier=7,
 )
 
 
