@@ -75,7 +75,7 @@ RUBY = Language(
     beginning="""
 require 'rack/lint'
 PAGES = {}
-PLAIN = {'Content-Type' => 'text/plain'}.freeze
+PLAIN = {'content-type' => 'text/plain'}.freeze
 # A page behind Rack::Lint, which raises an error if the server or the page breaks a rule of Rack.
 def page(path, &block) PAGES[path] = Rack::Lint.new(block) end
 # A page that breaks a rule, or depends on the class of its body.

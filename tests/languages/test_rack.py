@@ -56,7 +56,7 @@ page('/echo-parts') do |env|
 end
 page('/echo-lines') { |env| lines = []; env['rack.input'].each { |line| lines << line }; plain(lines.join) }
 page('/lines') { |env| input = env['rack.input']; plain([input.gets, input.gets, input.gets, input.gets].to_json) }
-page('/reads') do |env|
+raw('/reads') do |env|
   input, buffer = env['rack.input'], +'old'
   values = [input.read(2), input.read(0), input.read(3, buffer).dup, buffer.dup, input.read(nil), input.read, input.read(1)]
   input.read(1, buffer)
@@ -117,7 +117,7 @@ raw('/arrays') do |env|
   [200, {'set-cookie' => ['a=1', 'b=2'], 'x-number' => 5, 'x-nil' => nil, 'rack.private' => 'secret', :symbol => :value}, ['x']]
 end
 raw('/pairs') { |env| [200, [['x-a', '1'], ['x-a', '2']], ['x']] }
-page('/length') { |env| [200, PLAIN.merge('Content-Length' => '3'), Noted.new('length', %w[a b c])] }
+page('/length') { |env| [200, PLAIN.merge('content-length' => '3'), Noted.new('length', %w[a b c])] }
 raw('/status') { |env| ['201', {}, ['x']] }
 page('/204') { |env| [204, {}, Noted.new('204', [])] }
 page('/304') { |env| [304, {}, Noted.new('304', [])] }
@@ -495,7 +495,7 @@ page('/hijack') do |env|
   Thread.new { while line = io.gets do io.write("echo #{line}") end; io.close }
   body = []
   body.define_singleton_method(:close) { puts 'closed it' }
-  [200, {'Content-Type' => 'text/plain'}, body]
+  [200, {'content-type' => 'text/plain'}, body]
 end
 raw('/twice') do |env|
   io = env['rack.hijack'].call
@@ -747,7 +747,7 @@ def test_each_mount_has_its_application(ruby):
     server = ruby.prepare("", "mount = /x=other.ru\nmanage-script-name = 1")
     (server.directory / "other.ru").write_text(
         "require 'rack/lint'\nuse Rack::Lint\n"
-        "run lambda { |env| [200, {'Content-Type' => 'text/plain'}, [env['SCRIPT_NAME'] + '|' + env['PATH_INFO']]] }\n"
+        "run lambda { |env| [200, {'content-type' => 'text/plain'}, [env['SCRIPT_NAME'] + '|' + env['PATH_INFO']]] }\n"
     )
     server.start()
     assert server.get("/").text == "Hello from Ruby"
@@ -799,7 +799,7 @@ def test_lazy_workers_load_the_application_themselves(ruby):
 def test_http2_and_tls_serve_the_same(serve, ruby_library, tmp_path, way):
     (tmp_path / "config.ru").write_text(
         "require 'rack/lint'\nuse Rack::Lint\n"
-        "run lambda { |env| [200, {'Content-Type' => 'text/plain'}, "
+        "run lambda { |env| [200, {'content-type' => 'text/plain'}, "
         "[[env['rack.url_scheme'], env['SERVER_PROTOCOL'], env['rack.input'].read].join(' ')]] }\n"
     )
     both = Both(serve, tmp_path, f"plugin = {ruby_library}\nrack = {tmp_path}/config.ru")
