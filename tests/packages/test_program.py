@@ -11,7 +11,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = "bolide/bin/bolide"
 #: What the build adds to the wheel of maturin.
-ADDED = (PROGRAM, "bolide/include/bolide_app.h", "bolide/plugins/bolide_lua.c")
+ADDED = (
+    PROGRAM,
+    "bolide/include/bolide_app.h",
+    *(f"bolide/plugins/{file.name}" for file in (ROOT / "adapters").glob("*/bolide_*.c")),
+)
 
 
 @pytest.fixture

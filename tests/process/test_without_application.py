@@ -72,7 +72,7 @@ def test_an_application_without_a_socket_is_a_warning_beside_a_daemon(serve):
         ("need-app = true", "there is no application to serve"),
         ("need-app = true\nmule = work.py", "there is no application to serve"),
         ("vhost = true", "there is no application to serve (the variables UWSGI_SCRIPT"),
-        ("psgi = app.psgi", "there is no application to serve"),
+        ("psgi = app.psgi", "`bolide plugin build psgi` builds it"),
         ("module = no_such_module\nmule = work.py", "no_such_module"),
     ],
 )

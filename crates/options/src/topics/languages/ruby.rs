@@ -13,7 +13,7 @@ pub const ENTRIES: &[OptionEntry] = rows![
     /// Example: rack = config.ru
     ///          rb-require = bundler/setup
     list("rb-require", Setting::By(add_option)).reach(Reach::Application),
-    /// The same as `rb-require`.
+    /// Another file or library that is required before the application is loaded.
     /// uWSGI: It is loaded in the master. In Bolide both are loaded in the process that the workers are forked from.
     /// Example: rack = config.ru
     ///          shared-rb-require = bundler/setup
