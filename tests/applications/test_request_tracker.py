@@ -45,7 +45,7 @@ def tracker(serve_module, perl):
 
 @pytest.fixture
 def root(tracker):
-    """A visitor who has logged in as the first user of each tracker."""
+    """A visitor who is logged in as the administrator."""
     visitor = Visitor(tracker)
     page = visitor.get("/").text
     response = visitor.post("/NoAuth/Login.html", {"user": "root", "pass": "password", "next": hidden(page, "next")})

@@ -50,7 +50,7 @@ ALLOWED = {
         "fs::rename(&new, library)",
         "fs::remove_file(&new)",
     ],
-    # The directory of the package, whose files belong to who has installed it.
+    # The package's own directory, which belongs to the user who installed it.
     "master/provision/plugin.rs": ["read_dir(directory)"],
     # The configuration that `bolide tune --write` changes; root writes none that is another user's.
     "observing/tune/file.rs": ["fs::read_to_string(path)", "create_new(true)", "fs::rename(&new, path)", "fs::remove_file(&new)"],

@@ -124,6 +124,18 @@ def test_the_variables_are_those_of_cgi(start):
     assert found["SERVER_SOFTWARE"].startswith("bolide/")
 
 
+def test_the_server_is_named_by_the_host_of_the_request_line_or_of_a_trusted_proxy(start):
+    server = start("trusted-headers = x-forwarded-host")
+
+    def name_of(target, headers=()):
+        lines = server.get(target, headers=headers).text.splitlines()
+        return next(line for line in lines if line.startswith("SERVER_NAME="))
+
+    assert name_of("http://outer.example:81/variables") == "SERVER_NAME=outer.example"
+    assert name_of("/variables", [("X-Forwarded-Host", "proxied.example")]) == "SERVER_NAME=proxied.example"
+    assert name_of("/variables") == "SERVER_NAME=localhost"
+
+
 def test_the_fields_are_those_that_the_client_has_sent(start):
     lines = start().get("/fields", headers=[("X-Twice", "1"), ("x-twice", "2")]).text.splitlines()
     assert lines == ["Host=localhost", "X-Twice=1", "x-twice=2", "Connection=close"]
@@ -475,7 +487,15 @@ def test_a_generation_that_does_not_pass_its_probe_never_serves(start, libraries
     server.send_signal(signal.SIGHUP)
     server.wait_for_text(f"reload-probe: GET {page} {said}")
     assert server.get("/application").text.endswith("none\n")
-    assert set(server.workers()) == before
+    wait_until(lambda: set(server.workers()) == before, "the workers on trial have exited")
+
+
+def test_a_probe_before_a_loop_is_told_to_be_left_out(start):
+    server = start("reload-probe = /healthy\nmaster = true", flags=LOOP)
+    server.send_signal(signal.SIGHUP)
+    server.wait_for_text("reload-probe: Testing 1.0 has an event loop, so it is not asked")
+    server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    assert server.get("/echo").status == 200
 
 
 @pytest.mark.parametrize("flags", [(), WITHOUT_LOCK], ids=["plain", "without-lock"])

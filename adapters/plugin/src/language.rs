@@ -142,7 +142,7 @@ impl<const IN_LOOP: bool> PluginThread<IN_LOOP> {
         Ok(PluginThread { language, held, places, table: Table::new(), pairs: Vec::new(), fields: Vec::new() })
     }
 
-    /// The thread stops calling the application for now, and its adapter does not notice. Returns what it has made.
+    /// Stops calling the application until the thread serves, without a word to the adapter. Returns what it has made.
     pub fn leave_to_next(self) -> *mut c_void {
         let thread = self.held.thread;
         let mut kept = std::mem::ManuallyDrop::new(self);
@@ -171,6 +171,10 @@ impl<const IN_LOOP: bool> PluginThread<IN_LOOP> {
             }
         };
         request.set_variables(&mut self.table, facts);
+        // The host of the request line, or of a trusted reverse proxy, has replaced that of the header block.
+        if !request.authority().is_empty() && request.parts.variable(b"SERVER_NAME").is_none() {
+            self.table.name_server();
+        }
     }
 
     /// Chooses the application, and moves its mount point from the path to SCRIPT_NAME.

@@ -234,6 +234,9 @@ impl Application for PluginApplication {
         let language = language_of(adapter, &assignment)?;
         language.keep_first(self.first);
         if adapter.table.run.is_some() {
+            if self.is_on_trial && assignment.settings.reloading.probe.is_some() {
+                bolide_log::line(&format!("reload-probe: {} has an event loop, so it is not asked", adapter.language()));
+            }
             return event_loop::serve(language, assignment);
         }
         let is_on_trial = self.is_on_trial;
@@ -251,35 +254,25 @@ impl Application for PluginApplication {
     }
 }
 
-/// Runs work in the way of the language: without its lock, if it offers that.
+/// Runs work without the lock of the language, if the adapter offers that.
 fn without_lock<R>(adapter: Adapter, work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     let Some(without_lock) = adapter.table.without_lock else { return work() };
-    let mut aside = Aside { work: Some(work), done: Err(io::Error::other("the plugin has not called what works aside")) };
-    // SAFETY: the adapter's function calls the body, with the argument, which lives here.
-    unsafe { without_lock(body_of(&aside), (&raw mut aside).cast()) };
-    aside.done
-}
-
-/// Work as the body of a call.
-struct Aside<W, R> {
-    work: Option<W>,
-    done: io::Result<R>,
-}
-
-type Body = unsafe extern "C" fn(*mut c_void);
-
-/// The body that does this work.
-fn body_of<R, W: FnOnce() -> io::Result<R>>(_work: &Aside<W, R>) -> Body {
-    run_aside::<R, W>
-}
-
-unsafe extern "C" fn run_aside<R, W: FnOnce() -> io::Result<R>>(aside: *mut c_void) {
-    // SAFETY: `without_lock` waits for the call that was given this, and does not use it in the meantime.
-    let aside = unsafe { &mut *aside.cast::<Aside<W, R>>() };
+    let (mut work, mut done) = (Some(work), Err(io::Error::other("the plugin has not called the body of `without_lock`")));
     // A plugin that calls the body twice finds nothing to do.
-    if let Some(work) = aside.work.take() {
-        aside.done = work();
-    }
+    let mut body = || {
+        if let Some(work) = work.take() {
+            done = work();
+        }
+    };
+    let mut body: &mut dyn FnMut() = &mut body;
+    // SAFETY: the adapter's function calls the body with the argument, which lives here, before it returns.
+    unsafe { without_lock(run_aside, (&raw mut body).cast()) };
+    done
+}
+
+unsafe extern "C" fn run_aside(body: *mut c_void) {
+    // SAFETY: `without_lock` waits for the call that was given this, and does not use it in the meantime.
+    unsafe { (*body.cast::<&mut dyn FnMut()>())() };
 }
 
 /// Makes the requests of `warmup`, if there are any. Returns what the adapter has made for thread 0.

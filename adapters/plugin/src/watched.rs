@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
@@ -28,12 +28,13 @@ pub fn note(path: &[u8]) {
 /// Takes the files, as bytes for the master. `ignored` are paths. `None`: there are none.
 pub fn take(ignored: &[String]) -> Option<Vec<u8>> {
     let files = std::mem::take(&mut *FILES.lock().unwrap_or_else(PoisonError::into_inner));
-    let is_watched = |path: &PathBuf| !ignored.iter().any(|ignored| path == Path::new(ignored));
+    let ignored: Vec<PathBuf> = ignored.iter().filter_map(|path| std::path::absolute(path).ok()).collect();
+    let is_watched = |path: &PathBuf| !ignored.contains(path);
     let list: Vec<ImportedFile> = files.into_iter().filter(is_watched).filter_map(described).collect();
     if list.is_empty() { None } else { serde_json::to_vec(&list).ok() }
 }
 
-/// A file with its time of now, so that a change between the loading and the watching is seen.
+/// A file with its time of now, so that a change before the master watches it is seen.
 fn described(path: PathBuf) -> Option<ImportedFile> {
     let modified = path.metadata().and_then(|facts| facts.modified()).ok();
     let modified_ns = modified.and_then(|time| i64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok());

@@ -143,7 +143,7 @@ fn warn_of_idle(context: &mut Context) {
     }
 }
 
-/// Warns of each option that has no effect because the applications are in this language, and not Python's.
+/// Warns about options that only Python applications use, if the applications are in another language.
 pub fn warn_of_python(language: &Language, context: &mut Context) {
     let is_cgi = matches!(language, Language::Cgi(_));
     for pair in &context.read.effects {

@@ -169,10 +169,10 @@ pub const ENTRIES: &[OptionEntry] = rows![
 ];
 
 pub const RELOADS: &[OptionEntry] = rows![
-    /// Before a worker of a new generation serves, it requests this path from its own application, and none is ready before all
-    /// have their response. If the status of a response is 500 or above, or the request raises an exception, or the response does
-    /// not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. It works for WSGI, ASGI
-    /// and the languages of plugins, but not at startup, where there is no old generation.
+    /// Each worker of a new generation requests this path from its own application before it serves, and all of them wait until
+    /// every worker has its response. If the status of a response is 500 or above, or the request raises an exception, or the
+    /// response does not arrive within `reload-probe-timeout`, the generation is abandoned and the old one continues. It applies
+    /// to WSGI, ASGI and plugins at reloads. Startup skips it, because an old generation does not exist.
     /// Example: reload-probe = /health
     supported("reload-probe", set!(|draft, _, pair| draft.of::<ReloadingDraft>().0.probe = Some(request_target(pair)?)))
         .reach(Reach::Application),
